@@ -1,0 +1,79 @@
+"""Errors, named by what the caller should do.
+
+Raised where the fact is known, mapped to a protocol's own code once, at the edge
+(`server/kafka/errors.py`).  A message is written for the person who will read it.
+
+    AnabranchError
+      Invalid          the request is wrong; sending it again will not help
+      NotFound         what it names is not there
+      Exists           what it would make is there already
+      Conflict         somebody else changed it first; read again, then retry
+      NotOwner         another node serves this; look it up again
+      Fenced           the caller has been replaced and must stop
+      Corrupt          bytes are not what they claim to be
+      Unavailable      it would work later; retry with backoff
+"""
+
+
+class AnabranchError(Exception):
+    """Base of everything raised on purpose."""
+
+
+class Invalid(AnabranchError): ...
+
+
+class InvalidTopicName(Invalid): ...
+
+
+class InvalidConfig(Invalid): ...
+
+
+class InvalidRecord(Invalid):
+    """A record breaks a rule of its topic (no key on a compacted topic, a timestamp out of range)."""
+
+
+class InvalidTimestamp(InvalidRecord): ...
+
+
+class TooLarge(Invalid):
+    """A batch or request is beyond a configured limit."""
+
+
+class UnsupportedForFormat(Invalid):
+    """Old message formats (magic 0 and 1) and unknown codecs."""
+
+
+class OffsetOutOfRange(Invalid): ...
+
+
+class OutOfOrderSequence(Invalid): ...
+
+
+class NotFound(AnabranchError): ...
+
+
+class UnknownTopic(NotFound): ...
+
+
+class Exists(AnabranchError): ...
+
+
+class Conflict(AnabranchError): ...
+
+
+class NotOwner(AnabranchError): ...
+
+
+class Fenced(AnabranchError): ...
+
+
+class Corrupt(AnabranchError): ...
+
+
+class Unavailable(AnabranchError): ...
+
+
+class DiskFull(Unavailable): ...
+
+
+class TimedOut(Unavailable): ...
