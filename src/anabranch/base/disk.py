@@ -1,0 +1,201 @@
+"""The disk, passed in: everything that touches a file goes through here.
+
+`Disk` opens and arranges files by path; `File` is one open file.  A simulation brings its own
+pair, which forgets what was not synced.
+
+Descriptors are bounded.  A broker may hold ten thousand partitions, so a `File` keeps its
+descriptor only while it is among the `max_open` most recently used; an evicted one is opened
+again by its path when next touched.  Nobody outside this module sees that happen.
+
+    Handles  least recently used order of whatever holds a descriptor (files, mapped indexes)
+    File     append / pread / pwrite / truncate / sync / rename / close
+
+An append is all or nothing: on a short write (a full disk) the file is cut back to where it was
+and DiskFull is raised, so the caller's idea of the size stays true.
+"""
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from anabranch.base.errors import DiskFull
+
+Buffer = bytes | bytearray | memoryview
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Releasable(Protocol):
+    def release(self) -> None:
+        """Give the descriptor up; it is taken again on the next use."""
+
+
+class Handles:
+    """The open descriptors in order of use, at most `max_open` of them."""
+
+    __slots__ = ("_lru", "max_open")
+
+    def __init__(self, max_open: int = 4096) -> None:
+        self.max_open = max_open
+        self._lru: OrderedDict[int, Releasable] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._lru)
+
+    def used(self, holder: Releasable) -> None:
+        self._lru.move_to_end(id(holder))
+
+    def opened(self, holder: Releasable) -> None:
+        self._lru[id(holder)] = holder
+        while len(self._lru) > self.max_open:
+            _, oldest = self._lru.popitem(last=False)
+            oldest.release()
+
+    def closed(self, holder: Releasable) -> None:
+        self._lru.pop(id(holder), None)
+
+
+class File:
+    """One file on a real disk.  Created empty if it is not there."""
+
+    __slots__ = ("_fd", "_handles", "path", "size")
+
+    def __init__(self, path: Path, handles: Handles) -> None:
+        self.path = path
+        self._handles = handles
+        self._fd = -1
+        self.fileno()
+        self.size = os.fstat(self._fd).st_size
+
+    def fileno(self) -> int:
+        """A descriptor, valid until another file is used."""
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._handles.opened(self)
+        else:
+            self._handles.used(self)
+        return self._fd
+
+    def append(self, data: Buffer) -> int:
+        """Write all of `data` at the end; its position.  DiskFull, and nothing written, if it does not fit."""
+        at = self.size
+        fd = self.fileno()
+        try:
+            written = os.pwrite(fd, data, at)
+            if written != len(data):
+                view = memoryview(data)
+                while written < len(view):
+                    written += os.pwrite(fd, view[written:], at + written)
+        except OSError as error:
+            os.ftruncate(fd, at)
+            if error.errno in _FULL:
+                raise DiskFull(f"no room on the disk for {len(data)} bytes in {self.path}") from error
+            raise
+        self.size = at + len(data)
+        return at
+
+    def pread(self, size: int, at: int) -> bytes:
+        return os.pread(self.fileno(), size, at)
+
+    def pwrite(self, data: Buffer, at: int) -> None:
+        os.pwrite(self.fileno(), data, at)
+        self.size = max(self.size, at + len(data))
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fileno(), size)
+        self.size = size
+
+    def sync(self) -> None:
+        """Make what was written durable.  Blocks: call it from a thread, or on the way down."""
+        os.fdatasync(self.fileno())
+
+    def rename(self, path: Path) -> None:
+        os.rename(self.path, path)
+        self.path = path
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def close(self) -> None:
+        self._handles.closed(self)
+        self.release()
+
+
+class Disk(Protocol):
+    """Where files live.  `DirectDisk` is the real one."""
+
+    handles: Handles
+
+    def open(self, path: Path) -> File: ...
+
+    def list(self, path: Path) -> Sequence[str]: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def make_dirs(self, path: Path) -> None: ...
+
+    def rename(self, old: Path, new: Path) -> None: ...
+
+    def remove(self, path: Path) -> None: ...
+
+    def write_whole(self, path: Path, data: bytes) -> None: ...
+
+
+class DirectDisk:
+    """The operating system's file system."""
+
+    def __init__(self, max_open: int = 4096) -> None:
+        self.handles = Handles(max_open)
+
+    def open(self, path: Path) -> File:
+        return File(path, self.handles)
+
+    def list(self, path: Path) -> Sequence[str]:
+        """The names in a folder, in order."""
+        return sorted(os.listdir(path))
+
+    def exists(self, path: Path) -> bool:
+        return os.path.exists(path)
+
+    def make_dirs(self, path: Path) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; not being there is fine."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def write_whole(self, path: Path, data: bytes) -> None:
+        """Replace `path` by `data`: after a crash it holds the old content or the new, whole."""
+        beside = path.with_name(path.name + ".tmp")
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise DiskFull(f"no room on the disk for {path}") from error
+            raise
+        finally:
+            os.close(fd)
+        os.rename(beside, path)
+        self.sync_dir(path.parent)
+
+    def sync_dir(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
