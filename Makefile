@@ -1,0 +1,51 @@
+# Every target does its own set-up: the first one makes .venv, later ones find it up to date.
+# PYTHON=/path/to/python picks the interpreter (3.11 or newer); PYTEST="-k name" narrows a test run.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check types test fmt soak bench compat-java clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv and install everything into it
+
+$(STAMP): pyproject.toml .ci/setup
+	@.ci/setup $(VENV)
+
+demo: $(STAMP) ## start a broker, stream through it with real clients, watch it
+	@$(BIN)/python demo/stream.py
+
+check: $(STAMP) ## format, lint, types, and the rules the tree keeps (quick)
+	$(BIN)/ruff format --check --quiet . || { echo "not formatted; run: make fmt" >&2; exit 1; }
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/tidy
+
+test: check ## check, then all tests
+	$(BIN)/python -m pytest -q --durations=12 --durations-min=1 --ignore=tests/tidy $(PYTEST)
+
+fmt: $(STAMP) ## format, and fix what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+soak: $(STAMP) ## the tests again, the long variants
+	ANABRANCH_SOAK=1 $(BIN)/python -m pytest -q --durations=20 --timeout=3600 $(PYTEST)
+
+bench: $(STAMP) ## measure this tree alone (see bench/README.md)
+	@test -e bench/run.py || { echo "bench/run.py is not there yet" >&2; exit 1; }
+	$(BIN)/python bench/run.py
+
+compat-java: $(STAMP) ## Apache Kafka's own tools and clients against ours (needs Java and Maven)
+	@command -v java >/dev/null || { echo "compat-java needs Java 17 or newer; no 'java' on the PATH" >&2; exit 1; }
+	@command -v mvn >/dev/null || { echo "compat-java fetches Apache Kafka with Maven; no 'mvn' on the PATH" >&2; exit 1; }
+	$(BIN)/python bench/anchors/dump_log_segments.py
+	$(BIN)/python bench/anchors/run.py
+
+clean: ## remove .venv, caches and build results
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests bench demo -name __pycache__ -type d -prune -exec rm -rf {} +
