@@ -80,7 +80,7 @@ class File:
         return self._fd
 
     def append(self, data: Buffer) -> int:
-        """Write all of `data` at the end; its position.  DiskFull, and nothing written, if it does not fit."""
+        """Write all of `data` at the end; its position.  DiskFull, and nothing written, if it won't fit."""
         at = self.size
         fd = self.fileno()
         try:

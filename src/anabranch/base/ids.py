@@ -26,7 +26,7 @@ TopicId = NewType("TopicId", UUID)
 
 NO_PRODUCER = ProducerId(-1)
 
-# Kafka's rule, org.apache.kafka.common.internals.Topic: 249 leaves room for "-<partition>" and ".<id>-delete".
+# Kafka's rule (its class Topic): 249 leaves room for "-<partition>" and ".<id>-delete".
 MAX_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _FULL = re.compile(r"persistent://([^/]+)/([^/]+)/([^/]+)")

@@ -1,0 +1,301 @@
+"""The network, passed in: links that carry bytes in, and bytes and file ranges out.
+
+A server gives `listen` a factory of `Peer`s, the upper half of a connection.  The lower half is a
+`Link`.  A simulation brings its own `Network` and with it links that delay, cut and lose.
+
+    socket ──> Peer.buffer()     where the next bytes should go (nothing is copied on the way in)
+               Peer.received(n)  n of them arrived
+    Peer  ───> Link.send(...)    bytes and FileRanges, in order; never blocks
+               Link.unsent       how many bytes have not left yet
+    Link  ───> Peer.drained()    all has left
+
+What is sent leaves in the call itself when the socket takes it.  What it does not take waits here,
+as references: a `FileRange` is not read until the socket has room, so a client that does not read
+its answers costs their headers, not their records.
+
+File ranges go out by `sendfile`.  A page that is not in the cache would block the whole loop there,
+so the last byte of a range is first asked for with RWF_NOWAIT (1 µs); when the kernel says it
+would wait, a thread reads the range once and the send goes on after that.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, cast
+
+from anabranch.base.disk import Buffer, File
+
+log = logging.getLogger(__name__)
+
+
+class FileRange(NamedTuple):
+    """`size` bytes of `file` from `position`."""
+
+    file: File
+    position: int
+    size: int
+
+
+Chunk = Buffer | FileRange
+
+
+class Link(Protocol):
+    """The lower half of a connection."""
+
+    unsent: int
+    remote: str
+
+    def send(self, chunks: Iterable[Chunk]) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None:
+        """Close once everything sent so far has left."""
+
+    def abort(self) -> None:
+        """Close now."""
+
+
+class Peer(Protocol):
+    """The upper half of a connection."""
+
+    def opened(self, link: Link) -> None: ...
+
+    def buffer(self) -> memoryview: ...
+
+    def received(self, size: int) -> None: ...
+
+    def drained(self) -> None: ...
+
+    def closed(self) -> None: ...
+
+
+class Listener(Protocol):
+    host: str
+    port: int
+
+    def close(self) -> None:
+        """Take no new connections; the open ones stay."""
+
+
+class Network(Protocol):
+    async def listen(self, host: str, port: int, factory: Callable[[], Peer], backlog: int) -> Listener: ...
+
+
+def _size(chunk: Chunk) -> int:
+    return chunk.size if type(chunk) is FileRange else len(cast(Buffer, chunk))
+
+
+class TcpLink(asyncio.BufferedProtocol):
+    """A link over a TCP socket.
+
+    Reading is the event loop's; writing is done here on a duplicate of the descriptor, because
+    neither uvloop nor asyncio can put a `sendfile` in order with other writes.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._queue: deque[Chunk] = deque()
+        self._blocked = False  # the socket is full, or a cold range is being read
+        self._closing = False
+        self._fd = -1
+        self.unsent = 0
+        self.remote = "?"
+
+    # --- the event loop's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = cast(asyncio.Transport, transport)
+        sock = cast(socket.socket, transport.get_extra_info("socket"))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._fd = os.dup(sock.fileno())
+        self._sock = socket.socket(fileno=self._fd)
+        self._sock.setblocking(False)
+        name = transport.get_extra_info("peername")
+        self.remote = f"{name[0]}:{name[1]}" if name else "?"
+        self._peer.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._peer.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._peer.received(nbytes)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._fd < 0:
+            return
+        if self._blocked:
+            self._loop.remove_writer(self._fd)
+        self._sock.close()
+        self._fd = -1
+        self._queue.clear()
+        self.unsent = 0
+        self._peer.closed()
+
+    # --- the peer's side
+
+    def send(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            size = _size(chunk)
+            if size:
+                self._queue.append(chunk)
+                self.unsent += size
+        if not self._blocked and self._fd >= 0:
+            self._pump()
+
+    def pause(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        self._closing = True
+        self.pause()
+        if not self._queue:
+            self._transport.abort()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    # --- writing
+
+    def _pump(self) -> None:
+        """Send until the queue is empty or the socket is full."""
+        try:
+            while self._queue:
+                head = self._queue[0]
+                if type(head) is FileRange:
+                    if not _is_cached(head):
+                        self._block()
+                        self._loop.run_in_executor(None, _read_through, head).add_done_callback(self._warmed)
+                        return
+                    self._send_range(head)
+                else:
+                    self._send_bytes()
+        except BlockingIOError:
+            self._block()
+            self._loop.add_writer(self._fd, self._writable)
+            return
+        except OSError as error:
+            log.debug("%s: sending failed: %s", self.remote, error)
+            self._transport.abort()
+            return
+        if self._closing:
+            self._transport.abort()
+
+    def _send_range(self, head: FileRange) -> None:
+        sent = os.sendfile(self._fd, head.file.fileno(), head.position, head.size)
+        if not sent:
+            raise OSError(f"{head.file.path} ends before {head.position + head.size}")
+        self.unsent -= sent
+        if sent == head.size:
+            self._queue.popleft()
+        else:
+            self._queue[0] = FileRange(head.file, head.position + sent, head.size - sent)
+
+    def _send_bytes(self) -> None:
+        """Send the buffers at the front of the queue in one call."""
+        queue = self._queue
+        if len(queue) == 1:
+            sent = self._sock.send(cast(Buffer, queue[0]))
+        else:
+            front: list[Buffer] = []
+            flags = 0
+            for chunk in queue:
+                if type(chunk) is FileRange:
+                    flags = socket.MSG_MORE
+                    break
+                front.append(cast(Buffer, chunk))
+                if len(front) == 64:
+                    break
+            sent = self._sock.sendmsg(front, (), flags)
+        self.unsent -= sent
+        while sent:
+            head = cast(Buffer, queue[0])
+            if sent < len(head):
+                queue[0] = memoryview(head)[sent:]
+                return
+            sent -= len(head)
+            queue.popleft()
+
+    def _block(self) -> None:
+        self._blocked = True
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._fd)
+        self._unblock()
+
+    def _warmed(self, done: "asyncio.Future[None]") -> None:
+        if self._fd < 0:
+            return
+        if done.exception() is not None:
+            log.warning("%s: reading the log failed: %s", self.remote, done.exception())
+            self._transport.abort()
+            return
+        self._unblock()
+
+    def _unblock(self) -> None:
+        self._blocked = False
+        self._pump()
+        if not self._queue and self._fd >= 0:
+            self._peer.drained()
+
+
+def _is_cached(part: FileRange) -> bool:
+    """Whether the end of `part` can be read without waiting for the disk."""
+    try:
+        os.preadv(
+            part.file.fileno(), [bytearray(1)], part.position + part.size - 1, getattr(os, "RWF_NOWAIT", 0)
+        )
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # the file system does not know RWF_NOWAIT
+    return True
+
+
+def _read_through(part: FileRange) -> None:
+    """Bring `part` into the page cache.  Runs in a thread, on a descriptor of its own."""
+    fd = os.open(part.file.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        scratch = bytearray(1 << 18)
+        at, end = part.position, part.position + part.size
+        while at < end:
+            got = os.preadv(fd, [memoryview(scratch)[: end - at]], at)
+            if not got:
+                return
+            at += got
+    finally:
+        os.close(fd)
+
+
+class _TcpListener:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self.host, self.port = server.sockets[0].getsockname()[:2]
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class TcpNetwork:
+    """Real sockets on the running event loop."""
+
+    async def listen(self, host: str, port: int, factory: Callable[[], Peer], backlog: int) -> Listener:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: TcpLink(factory()), host, port, backlog=backlog, reuse_address=True
+        )
+        return _TcpListener(server)

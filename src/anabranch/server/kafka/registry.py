@@ -1,0 +1,89 @@
+"""The table of Kafka APIs: what is registered here is what ApiVersions advertises.
+
+One file an API, named by it.  Importing the file registers it:
+
+    @api(32, versions=(1, 4))
+    async def describe_configs(request: Any, ctx: RequestContext) -> Answer: ...
+
+`request` is what `wire.kafka.decoder` read: every field of the newest version is there (defaults
+where the request's version has none), durations in milliseconds.  The answer is a nested dict with
+the schema's field names, written at the request's version by `wire.kafka.encoder`; fields that a
+version lacks are dropped.  `throttle_time` and `error_code` may be left out: zero.  A handler that
+never waits is a plain function; one that does is a coroutine, and runs as a task.
+
+An error that belongs to the whole request is raised; `failure` of the registration, if given, turns
+it into an answer that carries its code, else the connection is closed, as Kafka does.
+
+Produce and Fetch are too hot for that: they register with `raw=True`, get the frame and the position
+of the body, and give back chunks, a future of chunks, or None when there is no answer.
+"""
+
+import asyncio
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from anabranch.base.network import Chunk
+from anabranch.server.services import Services
+
+Answer = dict[str, Any]
+Reply = Sequence[Chunk] | None
+Handler = Callable[..., Any]
+
+
+class RequestContext:
+    """What a handler knows about the request besides its fields."""
+
+    __slots__ = ("client_id", "connection_id", "correlation_id", "services", "version")
+
+    def __init__(
+        self, version: int, correlation_id: int, client_id: str | None, connection_id: int, services: Services
+    ) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection_id = connection_id
+        self.services = services
+
+
+class Api(NamedTuple):
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    advertised_min: int
+    handler: Handler
+    raw: bool
+    waits: bool
+
+
+_APIS: dict[int, Api] = {}
+
+
+def api(
+    key: int, versions: tuple[int, int], *, raw: bool = False, advertise_from: int | None = None
+) -> Callable[[Handler], Handler]:
+    """Register the decorated function as the handler of API `key` for `versions`, both inclusive."""
+
+    def register(handler: Handler) -> Handler:
+        assert key not in _APIS or _APIS[key].handler.__module__ == handler.__module__, key
+        least, most = versions
+        waits = inspect.iscoroutinefunction(handler)
+        advertised = least if advertise_from is None else advertise_from
+        _APIS[key] = Api(key, handler.__name__, least, most, advertised, handler, raw, waits)
+        return handler
+
+    return register
+
+
+def load_apis() -> dict[int, Api]:
+    """Every API of this package, by key."""
+    package = importlib.import_module("anabranch.server.kafka")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"anabranch.server.kafka.{module.name}")
+    return dict(sorted(_APIS.items()))
+
+
+Deferred = asyncio.Future[Reply]

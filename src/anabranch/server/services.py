@@ -1,0 +1,20 @@
+"""What request handlers may reach: the node's parts, built by `node.py` and nothing else."""
+
+from dataclasses import dataclass
+
+from anabranch.base.clock import Clock
+from anabranch.cluster.cluster import Cluster
+from anabranch.partition.host import PartitionHost
+from anabranch.server.config import DynamicConfig
+from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    clock: Clock
+    config: DynamicConfig
+    cluster: Cluster
+    partitions: PartitionHost
+    producer_ids: ProducerIds
+    telemetry: Telemetry
