@@ -1,0 +1,62 @@
+"""Every command but `standalone`, put together.
+
+A command module defines functions; this is where they get their place and their order in `--help`.
+"""
+
+from typing import Annotated
+
+import typer
+
+from anabranch import __version__
+from anabranch.cli import consume, dump_command, produce, topic
+
+app = typer.Typer(
+    name="anabranch",
+    help="One log that real Kafka clients use: run a broker, and look into it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"anabranch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _anabranch(
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(
+    "standalone",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def _standalone(context: typer.Context) -> None:
+    """Run a broker on this machine until it is told to stop."""
+    from anabranch.cli import standalone
+
+    raise typer.Exit(standalone.run(context.args))
+
+
+app.add_typer(topic.app, name="topic")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(dump_command.app, name="log")
+
+
+def run(arguments: list[str]) -> int:
+    try:
+        app(args=arguments, prog_name="anabranch")
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else 1
+    return 0

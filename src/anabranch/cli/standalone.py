@@ -1,0 +1,183 @@
+"""`anabranch standalone`: a broker in this process, until a signal stops it.
+
+    read the configuration -> start the node -> ready file, banner -> wait -> stop the node
+
+The first SIGTERM or SIGINT stops it cleanly: no new work, answers in flight, flush, checkpoint.  The
+second ends the process where it stands, as kill -9 would, which the log survives.
+
+Nothing that a broker does not need is imported here before it serves: half a second is all there is.
+
+Exit codes: 0 stopped when told to, 1 could not start or broke down, 2 asked for wrongly.
+"""
+
+import argparse
+import asyncio
+import errno
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from anabranch import __version__
+from anabranch.base.errors import AnabranchError, InvalidConfig
+from anabranch.cli.failure import CommandError, Misuse
+from anabranch.node import Node
+from anabranch.server.config import BrokerConfig
+from anabranch.server.config_file import load
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(arguments: list[str]) -> int:
+    started = time.perf_counter()
+    options = _parser().parse_args(arguments)
+    _log_to_stderr(options.verbose)
+    config = _configuration(options)
+    with asyncio.Runner(loop_factory=_new_loop()) as runner:
+        runner.run(_serve(config, options.ready_file, started))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="anabranch standalone",
+        description="Run a broker on this machine until it is told to stop (Ctrl-C, SIGTERM).",
+        epilog="Settings are taken from --config, then ANABRANCH_... variables, then --set; the last one wins. "
+        "Names are Kafka's: --set log.retention.hours=24",
+    )
+    parser.add_argument("--data", metavar="DIR", help="data folder (default: ./anabranch-data)")
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--kafka-port", type=int, metavar="PORT", help="port (default: 9092; 0: any free one)"
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, .properties or .toml")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeatable"
+    )
+    parser.add_argument("--ready-file", type=Path, metavar="PATH", help="written, as JSON, once it serves")
+    parser.add_argument(
+        "--verbose", "-v", action="store_true", help="log what the broker does, not only trouble"
+    )
+    return parser
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _configuration(options: argparse.Namespace) -> BrokerConfig:
+    overrides = dict(_name_value(text) for text in options.set)
+    if options.data is not None:
+        overrides["log.dirs"] = options.data
+    try:
+        config = load(options.config, os.environ, overrides)
+        if options.host is not None or options.kafka_port is not None:
+            configured = config.sockets.bind
+            host = configured.host if options.host is None else options.host
+            port = configured.port if options.kafka_port is None else options.kafka_port
+            overrides["listeners"] = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
+            config = load(options.config, os.environ, overrides)
+    except InvalidConfig as error:
+        raise Misuse(str(error), "docs/configuration.md lists the settings") from error
+    return config
+
+
+def _name_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Misuse(f"--set {text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _new_loop() -> type[asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.Loop
+
+
+async def _serve(config: BrokerConfig, ready_file: Path | None, started: float) -> None:
+    told_to_stop = _stop_on_signal()
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)  # one that was left behind would speak of another process
+    node = Node(config)
+    try:
+        await node.start()
+    except (AnabranchError, OSError) as error:
+        raise _why_not(error, config) from error
+    try:
+        if ready_file is not None:
+            _announce(ready_file, node.addresses, config)
+        print(_banner(node.addresses, config, time.perf_counter() - started), flush=True)
+        await told_to_stop.wait()
+        print("stopping", flush=True)
+    finally:
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
+        await node.stop()
+    print("stopped", flush=True)
+
+
+def _stop_on_signal() -> asyncio.Event:
+    """Set by the first signal; the second one ends the process."""
+    told = asyncio.Event()
+
+    def signalled(number: int) -> None:
+        if told.is_set():
+            os._exit(128 + number)
+        told.set()
+
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, signalled, number)
+    return told
+
+
+def _why_not(error: Exception, config: BrokerConfig) -> CommandError:
+    listener = config.sockets.bind
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return CommandError(
+            f"{listener.host}:{listener.port} is taken by another process",
+            "stop that one, or choose another port: --kafka-port PORT (0: any free one)",
+        )
+    if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+        return CommandError(f"this machine has no address {listener.host}", "choose another: --host ADDRESS")
+    if isinstance(error, PermissionError):
+        return CommandError(f"not allowed: {error}", f"is {config.node.data_dir.absolute()} yours to write?")
+    return CommandError(str(error))
+
+
+def _announce(ready_file: Path, addresses: Mapping[str, str], config: BrokerConfig) -> None:
+    """Write the ready file in one step: whoever sees it sees all of it."""
+    ready = {
+        "pid": os.getpid(),
+        "kafka": addresses["kafka"],
+        "data": str(config.node.data_dir.absolute()),
+        "version": __version__,
+    }
+    beside = ready_file.with_name(f"{ready_file.name}.{os.getpid()}.tmp")
+    beside.write_text(json.dumps(ready) + "\n", encoding="utf-8")
+    beside.replace(ready_file)
+
+
+def _banner(addresses: Mapping[str, str], config: BrokerConfig, seconds: float) -> str:
+    kafka = addresses["kafka"]
+    return "\n".join(
+        [
+            f"anabranch {__version__} serves after {seconds:.2f} s",
+            f"  Kafka  {kafka}",
+            f"  data   {config.node.data_dir.absolute()}",
+            f"  try    echo hello | anabranch produce greetings --bootstrap {kafka}",
+            f"         anabranch consume greetings --follow --bootstrap {kafka}",
+            f"  stop   Ctrl-C, or: kill {os.getpid()}",
+        ]
+    )
