@@ -1,0 +1,211 @@
+"""What a broker can be told, a small frozen class for each part that is told.
+
+The log's own sections are in `log/config_broker.py`; `server/config.py` puts all of them together.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from anabranch.base.config import INT_MAX, Kind, at_least, option
+from anabranch.base.errors import InvalidConfig
+from anabranch.base.ids import BrokerId
+
+_ENDPOINT = re.compile(
+    r"(?P<protocol>\w+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[\w.-]*)):(?P<port>\d{1,5})"
+)
+_WILDCARDS = ("", "0.0.0.0", "::")
+_PORT_MAX = 65535
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+
+def _wrong_endpoints(items: tuple[str, ...]) -> str | None:
+    match = _ENDPOINT.fullmatch(items[0]) if len(items) == 1 else None
+    if match is None or match["protocol"] != "PLAINTEXT" or int(match["port"]) > _PORT_MAX:
+        return "Value must be one listener of the form PLAINTEXT://HOST:PORT"
+    return None
+
+
+def _endpoint(item: str) -> Endpoint:
+    match = _ENDPOINT.fullmatch(item)
+    assert match is not None, item  # checked when it was parsed
+    return Endpoint(match["v6"] or match["host"], int(match["port"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Who this broker is and where it lives."""
+
+    node_id: BrokerId = option(  # noqa: RUF009
+        "node.id", Kind.INT, 1, at_least(0), "The broker's id in the cluster."
+    )
+    rack: str | None = option(
+        "broker.rack", Kind.STRING, None, None, "The rack or zone the broker stands in."
+    )
+    log_dirs: tuple[str, ...] = option(
+        "log.dirs",
+        Kind.LIST,
+        ("anabranch-data",),
+        lambda dirs: None if len(dirs) == 1 else "Exactly one folder is supported",
+        "The folder that holds the data.",
+    )
+    max_open_files: int = option(
+        "anabranch.max.open.files",
+        Kind.INT,
+        4096,
+        at_least(64),
+        "Log and index files kept open at the same time; the least recently used is closed first.",
+    )
+
+    @property
+    def data_dir(self) -> Path:
+        return Path(self.log_dirs[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketConfig:
+    """Where clients come in, and how much of this machine they may use."""
+
+    listeners: tuple[str, ...] = option(
+        "listeners",
+        Kind.LIST,
+        ("PLAINTEXT://127.0.0.1:9092",),
+        _wrong_endpoints,
+        "Where the broker listens, PLAINTEXT://HOST:PORT; port 0 takes any that is free.",
+    )
+    advertised_listeners: tuple[str, ...] = option(
+        "advertised.listeners",
+        Kind.LIST,
+        (),
+        lambda items: _wrong_endpoints(items) if items else None,
+        "The address clients are told to connect to, if it is not that of listeners.",
+    )
+    request_max_bytes: int = option(
+        "socket.request.max.bytes",
+        Kind.INT,
+        100 << 20,
+        at_least(1),
+        "Largest request that is read from a socket.",
+    )
+    # Kafka's default is no limit, its memory is what the heap allows.  Ours is bounded from the start: room
+    # for two requests of the largest size, or some thousand ordinary ones; beyond it sockets wait.
+    queued_max_request_bytes: int = option(
+        "queued.max.request.bytes",
+        Kind.LONG,
+        256 << 20,
+        None,
+        "Bytes of requests in the works before no more is read from sockets; -1 sets no limit.",
+    )
+    connections_max_idle_ms: int = option(
+        "connections.max.idle.ms",
+        Kind.LONG,
+        600_000,
+        None,
+        "A connection idle for this long is closed; -1 never.",
+    )
+    max_connections: int = option(
+        "max.connections",
+        Kind.INT,
+        INT_MAX,
+        at_least(1),
+        "Connections the broker accepts in all.",
+        dynamic=True,
+    )
+    max_connections_per_ip: int = option(
+        "max.connections.per.ip",
+        Kind.INT,
+        INT_MAX,
+        at_least(1),
+        "Connections the broker accepts from one address.",
+        dynamic=True,
+    )
+    send_buffer_bytes: int = option(
+        "socket.send.buffer.bytes",
+        Kind.INT,
+        102_400,
+        at_least(-1),
+        "SO_SNDBUF of a connection; -1 leaves it to the operating system.",
+    )
+    receive_buffer_bytes: int = option(
+        "socket.receive.buffer.bytes",
+        Kind.INT,
+        102_400,
+        at_least(-1),
+        "SO_RCVBUF of a connection; -1 leaves it to the operating system.",
+    )
+    listen_backlog_size: int = option(
+        "socket.listen.backlog.size", Kind.INT, 50, at_least(1), "Connections that wait to be accepted."
+    )
+
+    def __post_init__(self) -> None:
+        if 0 < self.queued_max_request_bytes < self.request_max_bytes:
+            raise InvalidConfig(
+                f"queued.max.request.bytes ({self.queued_max_request_bytes}) must be at least "
+                f"socket.request.max.bytes ({self.request_max_bytes})"
+            )
+        if (self.advertised or self.bind).host in _WILDCARDS:
+            raise InvalidConfig(
+                "clients cannot connect to every address of this machine: listeners names no single host, "
+                "so set advertised.listeners=PLAINTEXT://HOST:PORT to one they can reach"
+            )
+
+    @property
+    def bind(self) -> Endpoint:
+        return _endpoint(self.listeners[0])
+
+    @property
+    def advertised(self) -> Endpoint | None:
+        """What clients are told; None: the address of `bind` with the port it got.  Port 0: that port."""
+        return _endpoint(self.advertised_listeners[0]) if self.advertised_listeners else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsConfig:
+    """How topics come and go."""
+
+    num_partitions: int = option(
+        "num.partitions", Kind.INT, 1, at_least(1), "Partitions of a topic whose creator does not say."
+    )
+    default_replication_factor: int = option(
+        "default.replication.factor",
+        Kind.INT,
+        1,
+        at_least(1),
+        "Replicas of a topic whose creator does not say.",
+    )
+    auto_create_enable: bool = option(
+        "auto.create.topics.enable", Kind.BOOLEAN, True, None, "Whether asking for a topic creates it."
+    )
+    delete_enable: bool = option(
+        "delete.topic.enable", Kind.BOOLEAN, True, None, "Whether topics can be deleted."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchConfig:
+    max_session_slots: int = option(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        1000,
+        at_least(0),
+        "Incremental fetch sessions kept at the same time.",
+    )
+    max_bytes: int = option(
+        "fetch.max.bytes", Kind.INT, 55 << 20, at_least(1024), "Most bytes in the answer to one fetch."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryConfig:
+    max_bytes: int = option(
+        "telemetry.max.bytes",
+        Kind.INT,
+        1 << 20,
+        at_least(1),
+        "Largest push of metrics that a client may send.",
+    )
