@@ -59,16 +59,15 @@ class Handles:
 
 
 class File:
-    """One file on a real disk.  Created empty if it is not there."""
+    """One file on a real disk.  One that is not there is created when first written or read."""
 
     __slots__ = ("_fd", "_handles", "path", "size")
 
-    def __init__(self, path: Path, handles: Handles) -> None:
+    def __init__(self, path: Path, size: int, handles: Handles) -> None:
         self.path = path
+        self.size = size
         self._handles = handles
         self._fd = -1
-        self.fileno()
-        self.size = os.fstat(self._fd).st_size
 
     def fileno(self) -> int:
         """A descriptor, valid until another file is used."""
@@ -113,6 +112,7 @@ class File:
         os.fdatasync(self.fileno())
 
     def rename(self, path: Path) -> None:
+        self.fileno()
         os.rename(self.path, path)
         self.path = path
 
@@ -137,13 +137,17 @@ class Disk(Protocol):
 
     def exists(self, path: Path) -> bool: ...
 
+    def size(self, path: Path) -> int: ...
+
+    def read_whole(self, path: Path) -> bytes: ...
+
     def make_dirs(self, path: Path) -> None: ...
 
     def rename(self, old: Path, new: Path) -> None: ...
 
     def remove(self, path: Path) -> None: ...
 
-    def write_whole(self, path: Path, data: bytes) -> None: ...
+    def write_whole(self, path: Path, data: bytes, *, sync: bool = True) -> None: ...
 
 
 class DirectDisk:
@@ -153,7 +157,7 @@ class DirectDisk:
         self.handles = Handles(max_open)
 
     def open(self, path: Path) -> File:
-        return File(path, self.handles)
+        return File(path, self.size(path), self.handles)
 
     def list(self, path: Path) -> Sequence[str]:
         """The names in a folder, in order."""
@@ -161,6 +165,21 @@ class DirectDisk:
 
     def exists(self, path: Path) -> bool:
         return os.path.exists(path)
+
+    def size(self, path: Path) -> int:
+        """The size of a file in bytes, 0 if it is not there."""
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return 0
+
+    def read_whole(self, path: Path) -> bytes:
+        """The content of a file, empty if it is not there."""
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
 
     def make_dirs(self, path: Path) -> None:
         os.makedirs(path, exist_ok=True)
@@ -175,15 +194,19 @@ class DirectDisk:
         except FileNotFoundError:
             return
 
-    def write_whole(self, path: Path, data: bytes) -> None:
-        """Replace `path` by `data`: after a crash it holds the old content or the new, whole."""
+    def write_whole(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        """Replace `path` by `data`, whole or not at all.
+
+        With `sync` it is durable on return; without, a crash of the machine may undo it.
+        """
         beside = path.with_name(path.name + ".tmp")
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         except OSError as error:
             if error.errno in _FULL:
                 raise DiskFull(f"no room on the disk for {path}") from error
@@ -191,7 +214,8 @@ class DirectDisk:
         finally:
             os.close(fd)
         os.rename(beside, path)
-        self.sync_dir(path.parent)
+        if sync:
+            self.sync_dir(path.parent)
 
     def sync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

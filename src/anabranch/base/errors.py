@@ -28,6 +28,22 @@ class InvalidTopicName(Invalid): ...
 class InvalidConfig(Invalid): ...
 
 
+class InvalidPartitions(Invalid):
+    """A number of partitions that a topic cannot have or be brought to."""
+
+
+class InvalidReplicationFactor(Invalid):
+    """Not positive, or more than there are brokers."""
+
+
+class InvalidReplicaAssignment(Invalid):
+    """Replicas chosen by hand that cannot hold their partitions."""
+
+
+class PolicyViolation(Invalid):
+    """Legal in itself, but beyond what this cluster allows."""
+
+
 class InvalidRecord(Invalid):
     """A record breaks a rule of its topic (no key on a compacted topic, a timestamp out of range)."""
 
@@ -43,6 +59,10 @@ class UnsupportedForFormat(Invalid):
     """Old message formats (magic 0 and 1) and unknown codecs."""
 
 
+class UnsupportedCompression(UnsupportedForFormat):
+    """A codec that does not exist, or that the request's version is too old for."""
+
+
 class OffsetOutOfRange(Invalid): ...
 
 
@@ -53,6 +73,9 @@ class NotFound(AnabranchError): ...
 
 
 class UnknownTopic(NotFound): ...
+
+
+class UnknownTopicId(NotFound): ...
 
 
 class Exists(AnabranchError): ...
@@ -67,10 +90,25 @@ class NotOwner(AnabranchError): ...
 class Fenced(AnabranchError): ...
 
 
+class InvalidProducerEpoch(Fenced):
+    """A newer instance of the producer has written since."""
+
+
+class TransactionCoordinatorFenced(Fenced): ...
+
+
+class FencedLeaderEpoch(Fenced):
+    """The client knows an older leader than this one."""
+
+
 class Corrupt(AnabranchError): ...
 
 
 class Unavailable(AnabranchError): ...
+
+
+class UnknownLeaderEpoch(Unavailable):
+    """The client knows a newer leader than this replica does."""
 
 
 class DiskFull(Unavailable): ...

@@ -1,0 +1,30 @@
+"""Whoever waits for something to move on, and is told when it does.
+
+A waiter is a callback without arguments.  It stays until it is removed, may be called without need,
+and looks for itself whether what it waits for has come.
+"""
+
+from collections.abc import Callable
+
+Waiter = Callable[[], None]
+
+
+class Waiters:
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: set[Waiter] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def add(self, waiter: Waiter) -> None:
+        self._waiters.add(waiter)
+
+    def remove(self, waiter: Waiter) -> None:
+        self._waiters.discard(waiter)
+
+    def wake(self) -> None:
+        if self._waiters:
+            for waiter in tuple(self._waiters):
+                waiter()

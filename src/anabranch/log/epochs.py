@@ -1,0 +1,72 @@
+"""Where each leader epoch began: what two replicas compare to find where they parted.
+
+    epoch  start          end_of(1) = (1, 250): epoch 1 wrote up to, not including, 250
+        0      0          end_of(2) = (1, 250): nothing was written in 2
+        1    100          end_of(3) = (3, log end)
+        3    250
+
+Kept in Kafka's `leader-epoch-checkpoint`.  The file is written without waiting for the disk: every
+batch carries its epoch, so recovery fills in what a crash took.
+"""
+
+from bisect import bisect_right
+from pathlib import Path
+
+from anabranch.base.disk import Disk
+from anabranch.log.checkpoints import read_pairs, write_pairs
+from anabranch.log.paths import LEADER_EPOCHS
+
+UNKNOWN = (-1, -1)
+
+
+class LeaderEpochs:
+    __slots__ = ("_disk", "_epochs", "_path", "_starts")
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._path = folder / LEADER_EPOCHS
+        pairs = read_pairs(disk, self._path)
+        self._epochs = [epoch for epoch, _ in pairs]
+        self._starts = [start for _, start in pairs]
+
+    @property
+    def latest(self) -> int:
+        return self._epochs[-1] if self._epochs else -1
+
+    def assign(self, epoch: int, start: int) -> None:
+        """Batches from `start` on are of `epoch`.  Nothing to do if it is known or older."""
+        if self._epochs and epoch <= self._epochs[-1]:
+            return
+        self._epochs.append(epoch)
+        self._starts.append(start)
+        self._save()
+
+    def epoch_of(self, offset: int) -> int:
+        i = bisect_right(self._starts, offset) - 1
+        return self._epochs[i] if i >= 0 else -1
+
+    def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest epoch not beyond `epoch` and the offset that it ended at."""
+        i = bisect_right(self._epochs, epoch)
+        if i == 0:
+            return UNKNOWN
+        return self._epochs[i - 1], self._starts[i] if i < len(self._starts) else log_end
+
+    def truncate_end(self, end: int) -> None:
+        """The log now ends at `end`."""
+        keep = len([start for start in self._starts if start < end])
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self._save()
+
+    def truncate_start(self, start: int) -> None:
+        """The log now starts at `start`: only the epoch that holds it and later ones matter."""
+        first = bisect_right(self._starts, start) - 1
+        if first < 0 or (first == 0 and self._starts[0] == start):
+            return
+        del self._epochs[:first], self._starts[:first]
+        self._starts[0] = start
+        self._save()
+
+    def _save(self) -> None:
+        write_pairs(self._disk, self._path, list(zip(self._epochs, self._starts, strict=True)), sync=False)

@@ -1,0 +1,270 @@
+"""A partition's log on this disk: segments in a row, one of them being written.
+
+    log_start                                              log_end
+       │   00000000000000000000   00000000000000051200       │
+       ▼  ┌─────────────────────┐┌─────────────────────────┐ ▼
+          │ sealed              ││ active                  │
+          └─────────────────────┘└─────────────────────────┘
+                                  ▲ recovery_point: below it everything is on the disk for certain
+
+The log gives batches their offsets, rolls segments and finds batches again.  It does not validate
+(`validation`), wait, or know about replicas; opening one is `recovery`.
+
+A reader usually goes on where it left off, so the place where a read ended is remembered under the
+offset that comes next: sequential readers need neither index nor scan.
+"""
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import NamedTuple
+
+from anabranch.base.clock import Clock
+from anabranch.base.disk import Disk
+from anabranch.base.errors import OffsetOutOfRange
+from anabranch.base.network import FileRange
+from anabranch.log import producer_snapshot, transactions
+from anabranch.log.config import LogConfig
+from anabranch.log.epochs import LeaderEpochs
+from anabranch.log.paths import DELETED
+from anabranch.log.producers import Producers
+from anabranch.log.segment import Place, Segment
+from anabranch.log.transactions import AbortedTransaction
+from anabranch.records.batch import HEADER_SIZE, BatchHeader, place, read_header
+from anabranch.records.control import read_marker
+from anabranch.records.record import iter_records
+
+_MAX_MARKS = 64
+
+
+class LogState(NamedTuple):
+    """What recovery found out about a log."""
+
+    segments: list[Segment]
+    log_start: int
+    log_end: int
+    recovery_point: int
+    epochs: LeaderEpochs
+    producers: Producers
+
+
+class LocalLog:
+    __slots__ = (
+        "_bases",
+        "_clock",
+        "_created_ms",
+        "_disk",
+        "_marks",
+        "config",
+        "epochs",
+        "folder",
+        "log_end",
+        "log_start",
+        "producers",
+        "recovery_point",
+        "segments",
+    )
+
+    def __init__(self, disk: Disk, clock: Clock, folder: Path, config: LogConfig, state: LogState) -> None:
+        self._disk = disk
+        self._clock = clock
+        self.folder = folder
+        self.config = config
+        self.segments = state.segments
+        self._bases = [segment.base_offset for segment in state.segments]
+        self.log_start = state.log_start
+        self.log_end = state.log_end
+        self.recovery_point = state.recovery_point
+        self.epochs = state.epochs
+        self.producers = state.producers
+        self._marks: dict[int, tuple[Segment, int]] = {}
+        self._created_ms = clock.now_ms()
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # --- writing
+
+    def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> int:
+        """Give `batch` the next offsets and write it.  Its base offset."""
+        base = self.log_end
+        last = base + header.last_offset_delta
+        segment = self.segments[-1]
+        if segment.size and (
+            not segment.has_room(len(batch), last, self.config) or self._is_old(segment, header.max_timestamp)
+        ):
+            segment = self.roll()
+        place(batch, base, leader_epoch)
+        segment.append(batch, last, header.max_timestamp)
+        self.log_end = last + 1
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        if header.producer_id >= 0:
+            self.note_producer(segment, batch, header, base)
+        return base
+
+    def note_producer(
+        self, segment: Segment, batch: bytes | bytearray | memoryview, header: BatchHeader, base: int
+    ) -> None:
+        """Record what a batch that is in the log says about its producer."""
+        if not header.is_control:
+            self.producers.update(header, base)
+            return
+        record = next(iter_records(header, memoryview(batch)[HEADER_SIZE:]))
+        marker = read_marker(record)
+        if marker is None:
+            return
+        ended = self.producers.complete(header, base, marker.coordinator_epoch, aborted=not marker.commit)
+        if ended is not None and ended.aborted:
+            open_from = self.producers.first_open_transaction
+            entry = AbortedTransaction(
+                ended.producer_id,
+                ended.first_offset,
+                ended.last_offset,
+                self.log_end if open_from is None else open_from,
+            )
+            transactions.append(self._disk, self.folder, segment.base_offset, entry)
+
+    def _is_old(self, segment: Segment, timestamp: int) -> bool:
+        """Whether `segment.ms` has passed, by the records' own time where they have one."""
+        first = segment.first_timestamp
+        if first is not None and first >= 0 and timestamp >= 0:
+            return timestamp - first > self.config.segment_ms
+        return self._clock.now_ms() - self._created_ms > self.config.segment_ms
+
+    def roll(self) -> Segment:
+        """Seal the active segment and start the next one."""
+        sealed = self.segments[-1]
+        sealed.seal()
+        producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
+        segment = Segment(self._disk, self.folder, self.log_end, self.config)
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self._created_ms = self._clock.now_ms()
+        return segment
+
+    # --- reading
+
+    def read(self, offset: int, max_bytes: int, limit: int, *, whole_first: bool) -> FileRange | None:
+        """Whole batches from the one that holds `offset`, below `limit`; None if there are none.
+
+        At most `max_bytes`, save that `whole_first` gives the first batch whatever its size.
+        """
+        if offset < self.log_start or offset > self.log_end:
+            raise OffsetOutOfRange(f"offset {offset} is not in {self.log_start}..{self.log_end}")
+        if offset >= limit:
+            return None
+        found = self._marks.get(offset) or self._locate(offset)
+        if found is None:
+            return None
+        segment, position = found
+        end = segment.size if limit >= segment.end_offset else self._position_of(segment, limit)
+        stop = segment.boundary(position, max_bytes, end)
+        if stop == position:
+            if not whole_first or position >= end:
+                return None
+            stop = position + read_header(segment.file.pread(HEADER_SIZE, position)).size_bytes
+        self._mark(segment, stop)
+        return FileRange(segment.file, position, stop - position)
+
+    def _locate(self, offset: int) -> tuple[Segment, int] | None:
+        """The batch that holds `offset`, or the first one after it (compaction leaves gaps)."""
+        i = max(0, bisect_right(self._bases, offset) - 1)
+        for segment in self.segments[i:]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found.position
+        return None
+
+    def _position_of(self, segment: Segment, limit: int) -> int:
+        """Where in `segment` the batches below `limit` end."""
+        mark = self._marks.get(limit)
+        if mark is not None and mark[0] is segment:
+            return mark[1]
+        found = segment.find(limit)
+        return segment.size if found is None else found.position
+
+    def _mark(self, segment: Segment, position: int) -> None:
+        """Remember where the batch after a read begins."""
+        if position < segment.size:
+            offset = read_header(segment.file.pread(HEADER_SIZE, position)).base_offset
+        elif segment is self.segments[-1]:
+            offset = segment.end_offset
+        else:
+            return
+        marks = self._marks
+        if offset not in marks and len(marks) >= _MAX_MARKS:
+            del marks[next(iter(marks))]
+        marks[offset] = (segment, position)
+
+    def batch_at_time(self, timestamp: int) -> tuple[Segment, Place] | None:
+        """The first batch with a record at or after `timestamp`."""
+        for segment in self.segments:
+            if segment.max_timestamp >= timestamp and segment.end_offset > self.log_start:
+                found = segment.find_time(timestamp, self.log_start)
+                if found is not None:
+                    return segment, found
+        return None
+
+    def batch_of_max_timestamp(self) -> tuple[Segment, Place] | None:
+        """The batch with the latest record."""
+        stamped = [s for s in self.segments if s.max_timestamp >= 0 and s.end_offset > self.log_start]
+        if not stamped:
+            return None
+        segment = max(stamped, key=lambda s: (s.max_timestamp, -s.base_offset))
+        found = segment.find(segment.offset_of_max_timestamp)
+        return None if found is None else (segment, found)
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in `start`..`end`."""
+        i = max(0, bisect_right(self._bases, start) - 1)
+        found: list[AbortedTransaction] = []
+        for segment in self.segments[i:]:
+            for entry in transactions.read(self._disk, self.folder, segment.base_offset):
+                if entry.last_offset >= start and entry.first_offset < end:
+                    found.append(entry)
+                if entry.last_stable_offset >= end:
+                    return found
+        return found
+
+    # --- history
+
+    def advance_start(self, offset: int) -> None:
+        """Readers see nothing below `offset` any more."""
+        if offset > self.log_start:
+            self.log_start = offset
+            self.epochs.truncate_start(offset)
+
+    def drop(self, dropped: list[Segment]) -> None:
+        """Take segments out of the log and mark their files; the caller removes them later."""
+        gone = {id(segment) for segment in dropped}
+        if id(self.segments[-1]) in gone:
+            self.roll()
+        self.segments = [segment for segment in self.segments if id(segment) not in gone]
+        self._bases = [segment.base_offset for segment in self.segments]
+        self._marks.clear()
+        for segment in dropped:
+            segment.rename(DELETED)
+
+    def replace(self, old: list[Segment], new: list[Segment]) -> None:
+        """Put `new`, whose files are in place, where `old` were."""
+        gone = {id(segment) for segment in old}
+        kept = [segment for segment in self.segments if id(segment) not in gone]
+        self.segments = sorted(kept + new, key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self.segments]
+        self._marks.clear()
+
+    # --- leaving
+
+    def close(self) -> None:
+        """A clean stop: everything a quick start needs is written, and nothing is synced."""
+        active = self.segments[-1]
+        if active.size:
+            active.seal()
+            producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
+        for segment in self.segments:
+            segment.close()

@@ -1,0 +1,38 @@
+"""What the files of a partition are called.
+
+    00000000000000000000.log              record batches, nothing else
+    00000000000000000000.index            (relative offset, position) every few KiB
+    00000000000000000000.timeindex        (timestamp, relative offset) alike
+    00000000000000000000.txnindex         aborted transactions, if there are any
+    00000000000000012345.snapshot         producers as they were before that offset
+    leader-epoch-checkpoint               where each leader epoch began
+    partition.metadata                    the topic's id
+
+A file about to be removed ends in `.deleted`, one that compaction is writing in `.cleaned`, one that
+it has finished in `.swap`.  All names and formats are Apache Kafka's, whose tools read these folders.
+"""
+
+from pathlib import Path
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+
+def segment_file(folder: Path, base_offset: int, suffix: str) -> Path:
+    return folder / f"{base_offset:020d}{suffix}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """The offset that a file name begins with, None if it does not."""
+    stem = name.split(".", 1)[0]
+    return int(stem) if len(stem) == 20 and stem.isdigit() else None

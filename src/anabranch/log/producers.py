@@ -1,0 +1,183 @@
+"""What each idempotent producer last wrote to a partition: duplicates, gaps and zombies are seen here.
+
+A producer numbers its records per partition.  For each producer id we keep its epoch and its last
+five batches, as many as a client may have in flight:
+
+    sequence      next expected          append
+                  a batch we hold        duplicate: answer with the offset it has
+                  anything else          OutOfOrderSequence
+    epoch         older than ours        Fenced
+                  newer                  must start at sequence 0
+
+and, for transactions, where the producer's open transaction began and the epoch of the coordinator
+that last closed one.
+
+`check` decides before the write and changes nothing; `update` records what was written.  Recovery
+replays `update` alone.  Sequences wrap from 2^31 - 1 to 0.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from anabranch.base.errors import InvalidProducerEpoch, OutOfOrderSequence, TransactionCoordinatorFenced
+from anabranch.records.batch import BatchHeader
+
+KEPT_BATCHES = 5
+NO_EPOCH = -1
+
+
+class WrittenBatch(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & 0x7FFFFFFF if self.last_sequence >= 0 else -1
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class Producer:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "producer_id", "txn_first_offset", "updated_ms")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: deque[WrittenBatch] = deque(maxlen=KEPT_BATCHES)
+        self.coordinator_epoch = -1
+        self.txn_first_offset: int | None = None
+        self.updated_ms = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+
+class CompletedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class Producers:
+    """The producers of one partition."""
+
+    __slots__ = ("_by_id", "_open")
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Producer] = {}
+        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._by_id.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._by_id.get(producer_id)
+
+    @property
+    def first_open_transaction(self) -> int | None:
+        """The offset below which every transaction is decided, None if none is open."""
+        return min(self._open.values()) if self._open else None
+
+    def check(self, header: BatchHeader) -> WrittenBatch | None:
+        """Whether a client's batch may be appended.  The batch we hold already, if it is a duplicate."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            return None
+        if header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+                f"epoch {producer.epoch} has written since"
+            )
+        if header.producer_epoch > producer.epoch:
+            if header.base_sequence != 0 and producer.epoch != NO_EPOCH:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id} starts epoch {header.producer_epoch} "
+                    f"with sequence {header.base_sequence}, not 0"
+                )
+            return None
+        for written in producer.batches:
+            if (
+                written.first_sequence == header.base_sequence
+                and written.last_sequence == header.last_sequence
+            ):
+                return written
+        expected = (producer.last_sequence + 1) & 0x7FFFFFFF
+        if producer.batches and producer.last_sequence >= 0 and header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next"
+            )
+        return None
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """`header`'s batch, of a producer, is in the log from `base_offset`."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            producer = self._by_id[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
+        elif header.producer_epoch > producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.batches.append(
+            WrittenBatch(
+                header.last_sequence,
+                base_offset + header.last_offset_delta,
+                header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        producer.updated_ms = header.max_timestamp
+        if header.is_transactional and producer.txn_first_offset is None:
+            producer.txn_first_offset = base_offset
+            self._open[header.producer_id] = base_offset
+
+    def complete(
+        self, header: BatchHeader, base_offset: int, coordinator_epoch: int, *, aborted: bool
+    ) -> CompletedTransaction | None:
+        """A control batch ends the producer's transaction.  What it ended, None if none was open."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            producer = self._by_id[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a coordinator of epoch {coordinator_epoch} ends a transaction of producer "
+                f"{header.producer_id}, epoch {producer.coordinator_epoch} has done so since"
+            )
+        if header.producer_epoch > producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = coordinator_epoch
+        producer.updated_ms = header.max_timestamp
+        first = producer.txn_first_offset
+        producer.txn_first_offset = None
+        self._open.pop(header.producer_id, None)
+        if first is None:
+            return None
+        return CompletedTransaction(header.producer_id, first, base_offset, aborted)
+
+    def restore(self, producer: Producer) -> None:
+        self._by_id[producer.producer_id] = producer
+        if producer.txn_first_offset is not None:
+            self._open[producer.producer_id] = producer.txn_first_offset
+
+    def expire(self, older_than_ms: int) -> None:
+        """Forget producers not heard from since `older_than_ms` that have no open transaction."""
+        stale = [
+            p.producer_id
+            for p in self._by_id.values()
+            if p.updated_ms < older_than_ms and p.txn_first_offset is None
+        ]
+        for producer_id in stale:
+            del self._by_id[producer_id]

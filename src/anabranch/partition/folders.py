@@ -1,0 +1,80 @@
+"""Where partitions lie in a data folder, and who they belong to.
+
+    DATA/topics/TENANT/NAMESPACE/TOPIC-N/     a partition (see log/paths.py)
+    DATA/deleted/UUID/                        a partition of a deleted topic, until it is removed
+    DATA/.kafka_cleanshutdown                 left by a clean stop, taken away by the next start
+    DATA/.lock                                held by the running process
+
+`partition.metadata` names the topic's id, so that a folder left over from a deleted topic of the
+same name is never taken for the new one.
+"""
+
+import base64
+import fcntl
+import os
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from anabranch.base.disk import Disk
+from anabranch.base.errors import Unavailable
+from anabranch.base.ids import TopicName
+from anabranch.log.paths import PARTITION_METADATA
+
+CLEAN_STOP = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+
+def encode_id(topic_id: UUID) -> str:
+    """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def partition_folder(data: Path, topic: TopicName, index: int) -> Path:
+    return data / "topics" / topic.tenant / topic.namespace / f"{topic.local}-{index}"
+
+
+def deleted_folder(data: Path) -> Path:
+    """A fresh place for a folder that is to be removed."""
+    return data / "deleted" / uuid4().hex
+
+
+def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:
+    """Make `folder` the home of a partition of `topic_id`.
+
+    A folder of another topic is moved out of the way; where to, if so.
+    """
+    path = folder / PARTITION_METADATA
+    content = f"version: 0\ntopic_id: {encode_id(topic_id)}\n".encode()
+    found = disk.read_whole(path)
+    moved = None
+    if found and found.split() != content.split():
+        moved = deleted_folder(data)
+        disk.make_dirs(moved.parent)
+        disk.rename(folder, moved)
+        found = b""
+    if not found:
+        disk.make_dirs(folder)
+        disk.write_whole(path, content, sync=False)
+    return moved
+
+
+class DataFolderLock:
+    """Holds a data folder for this process.  Unavailable, with the holder's pid, if it is taken."""
+
+    def __init__(self, data: Path) -> None:
+        data.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._fd)
+            raise Unavailable(
+                f"the data folder {data} is in use by process {holder}; "
+                "stop that one or choose another folder with --data"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)

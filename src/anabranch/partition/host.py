@@ -1,0 +1,190 @@
+"""The partitions that this broker serves.
+
+A topic is announced with its id, its number of partitions and its configuration; a partition's log
+is opened when it is first asked for.  So a start after a clean stop costs the same with ten topics
+and with ten thousand, and what nobody touches takes neither memory nor descriptors.  After an
+unclean stop every log is opened, and thereby recovered, before anything is served (`recover`).
+
+Look-ups on the produce and fetch paths are two dictionary gets and a list index.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from anabranch.base.clock import Clock
+from anabranch.base.disk import Disk
+from anabranch.base.errors import InvalidTopicName, UnknownTopic
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_offsets
+from anabranch.log.config import LogConfig
+from anabranch.log.recovery import open_log
+from anabranch.partition.folders import CLEAN_STOP, claim, deleted_folder, partition_folder
+from anabranch.partition.partition import Partition
+
+log = logging.getLogger(__name__)
+
+
+class LogDir(NamedTuple):
+    path: Path
+    total_bytes: int
+    usable_bytes: int
+
+
+class ServedTopic:
+    """A topic and those of its partitions that have been opened."""
+
+    __slots__ = ("config", "leader_epoch", "name", "partitions", "topic_id")
+
+    def __init__(self, name: TopicName, topic_id: UUID, count: int, config: LogConfig) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.config = config
+        self.leader_epoch = 0
+        self.partitions: list[Partition | None] = [None] * count
+
+
+class PartitionHost:
+    def __init__(self, disk: Disk, clock: Clock, data: Path, broker: BrokerId) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._broker = broker
+        self._by_name: dict[str, ServedTopic] = {}
+        self._by_id: dict[UUID, ServedTopic] = {}
+        self._clean = disk.exists(data / CLEAN_STOP) or not disk.exists(data / "topics")
+        self._recovery_points = read_offsets(disk, data / RECOVERY_POINTS)
+        self._log_starts = read_offsets(disk, data / LOG_STARTS)
+        self.data = data
+        self.on_open: Callable[[ServedTopic, Partition], None] = lambda topic, partition: None
+        self.on_change: Callable[[Partition], None] = lambda partition: None
+        self.on_close: Callable[[Partition], None] = lambda partition: None
+        self.on_removed: Callable[[Path], None] = lambda folder: None
+
+    # --- what is served
+
+    def add_topic(self, name: TopicName, topic_id: UUID, count: int, config: LogConfig) -> None:
+        topic = ServedTopic(name, topic_id, count, config)
+        self._by_name[name.kafka] = topic
+        self._by_id[topic_id] = topic
+
+    def grow_topic(self, name: TopicName, count: int) -> None:
+        topic = self._by_name[name.kafka]
+        topic.partitions.extend([None] * (count - len(topic.partitions)))
+
+    def configure_topic(self, name: TopicName, config: LogConfig) -> None:
+        topic = self._by_name[name.kafka]
+        topic.config = config
+        for partition in topic.partitions:
+            if partition is not None:
+                partition.log.config = config
+                self.on_change(partition)
+
+    def remove_topic(self, name: TopicName) -> None:
+        """Stop serving a topic; its folders are moved away and given to `on_removed`."""
+        topic = self._by_name.pop(name.kafka)
+        self._by_id.pop(topic.topic_id, None)
+        for index, partition in enumerate(topic.partitions):
+            if partition is not None:
+                self.on_close(partition)
+                partition.retire()
+            self._log_starts.pop((name.kafka, index), None)
+            self._recovery_points.pop((name.kafka, index), None)
+            folder = partition_folder(self.data, name, index)
+            if self._disk.exists(folder):
+                away = deleted_folder(self.data)
+                self._disk.make_dirs(away.parent)
+                self._disk.rename(folder, away)
+                self.on_removed(away)
+
+    # --- finding
+
+    def topic(self, name: str) -> ServedTopic:
+        """The topic that a Kafka client calls `name`."""
+        found = self._by_name.get(name)
+        if found is not None:
+            return found
+        try:
+            found = self._by_name.get(TopicName.from_kafka(name).kafka)
+        except InvalidTopicName:
+            found = None
+        if found is None:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return found
+
+    def topic_by_id(self, topic_id: UUID | None) -> ServedTopic | None:
+        return None if topic_id is None else self._by_id.get(topic_id)
+
+    def partition(self, topic: TopicName | str, index: int) -> Partition:
+        return self.partition_of(self.topic(topic if isinstance(topic, str) else topic.kafka), index)
+
+    def partition_of(self, topic: ServedTopic, index: int) -> Partition:
+        partitions = topic.partitions
+        if not 0 <= index < len(partitions):
+            raise UnknownTopic(f"topic {topic.name.kafka} has no partition {index}")
+        return partitions[index] or self._open(topic, index)
+
+    def open_partitions(self) -> Iterator[tuple[ServedTopic, Partition]]:
+        for topic in self._by_name.values():
+            for partition in topic.partitions:
+                if partition is not None:
+                    yield topic, partition
+
+    def topics(self) -> list[ServedTopic]:
+        return list(self._by_name.values())
+
+    def log_dirs(self) -> list[LogDir]:
+        stat = os.statvfs(self.data)
+        return [LogDir(self.data, stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail)]
+
+    # --- opening and closing
+
+    def _open(self, topic: ServedTopic, index: int) -> Partition:
+        folder = partition_folder(self.data, topic.name, index)
+        stale = claim(self._disk, self.data, folder, topic.topic_id)
+        if stale is not None:
+            self.on_removed(stale)
+        key = (topic.name.kafka, index)
+        opened = open_log(
+            self._disk,
+            self._clock,
+            folder,
+            topic.config,
+            clean=self._clean,
+            recovery_point=0 if stale else self._recovery_points.get(key, 0),
+            log_start=0 if stale else self._log_starts.get(key, 0),
+        )
+        partition = Partition(index, opened, self._broker, topic.leader_epoch, self._clock, self.on_change)
+        topic.partitions[index] = partition
+        self.on_open(topic, partition)
+        return partition
+
+    def recover(self) -> None:
+        """Open every log there is if the last stop was not a clean one.  Blocks."""
+        if not self._clean:
+            log.warning("the last stop was not clean: recovering the logs in %s", self.data)
+            for topic in self._by_name.values():
+                for index in range(len(topic.partitions)):
+                    if self._disk.exists(partition_folder(self.data, topic.name, index)):
+                        self.partition_of(topic, index)
+        self._clean = True
+        self._disk.remove(self.data / CLEAN_STOP)
+
+    def close(self) -> None:
+        """A clean stop: close every log and leave the mark that says so."""
+        for _, partition in self.open_partitions():
+            partition.log.close()
+        self._disk.write_whole(self.data / CLEAN_STOP, b'{"version": 0}\n')
+
+    def checkpoints(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """Recovery points and log starts of all partitions, opened or not."""
+        for topic, partition in self.open_partitions():
+            key = (topic.name.kafka, partition.index)
+            self._recovery_points[key] = partition.log.recovery_point
+            if partition.log.log_start > partition.log.segments[0].base_offset:
+                self._log_starts[key] = partition.log.log_start
+            else:
+                self._log_starts.pop(key, None)
+        return self._recovery_points, self._log_starts

@@ -1,0 +1,242 @@
+"""A partition that this broker leads, on its own disk.
+
+    append  ─> validation ─> producers ─> LocalLog ─> HighWatermark ─> waiters
+    read    ─> limit (HW or LSO) ─> LocalLog ─> a range of a file
+
+All of it is synchronous: between the check of a batch and its place in the log nothing else runs.
+What takes long is moved out beforehand: a batch that must be unpacked or recompressed and is large
+is `prepare`d in a thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from anabranch.base.clock import Clock
+from anabranch.base.errors import Corrupt, FencedLeaderEpoch, OffsetOutOfRange, UnknownLeaderEpoch
+from anabranch.base.ids import BrokerId
+from anabranch.base.network import FileRange
+from anabranch.base.waiters import Waiter, Waiters
+from anabranch.log import validation
+from anabranch.log.config import LogConfig
+from anabranch.log.local_log import LocalLog
+from anabranch.log.producers import Producer
+from anabranch.log.segment import Place, Segment
+from anabranch.log.transactions import AbortedTransaction
+from anabranch.partition.partition_log import Appended, Isolation, TimestampAndOffset
+from anabranch.partition.watermark import HighWatermark
+from anabranch.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
+from anabranch.records.record import iter_records, payload_of
+
+INLINE_BYTES = 64 * 1024  # what is unpacked in the loop; beyond, a thread is cheaper than the stall
+
+
+class Partition:
+    __slots__ = (
+        "_broker",
+        "_clock",
+        "_hw",
+        "_touched",
+        "_waiters",
+        "index",
+        "leader_epoch",
+        "log",
+        "retired",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        log: LocalLog,
+        broker: BrokerId,
+        leader_epoch: int,
+        clock: Clock,
+        touched: "Callable[[Partition], None]",
+    ) -> None:
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.retired = False
+        self._broker = broker
+        self._clock = clock
+        self._touched = touched
+        self._waiters = Waiters()
+        self._hw = HighWatermark(log.log_end, frozenset((broker,)), 1)
+
+    @property
+    def log_start(self) -> int:
+        return self.log.log_start
+
+    @property
+    def log_end(self) -> int:
+        return self.log.log_end
+
+    @property
+    def high_watermark(self) -> int:
+        return self._hw.offset
+
+    @property
+    def last_stable(self) -> int:
+        undecided = self.log.producers.first_open_transaction
+        return self._hw.offset if undecided is None else min(undecided, self._hw.offset)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.log.size_bytes
+
+    @property
+    def config(self) -> LogConfig:
+        return self.log.config
+
+    # --- writing
+
+    def is_heavy(self, batch: memoryview) -> bool:
+        """Whether appending `batch` would unpack more than the loop should."""
+        if len(batch) <= INLINE_BYTES:
+            return False
+        config = self.log.config
+        codec = read_header(batch).codec
+        return bool(codec and "compact" in config.cleanup_policy) or (
+            config.compression_type != "producer" and validation.CODECS[config.compression_type] != codec
+        )
+
+    def append(self, batch: memoryview, acks: int) -> Appended:
+        """Store one batch as a client sent it."""
+        log = self.log
+        config = log.config
+        now_ms = self._clock.now_ms()
+        header = validation.check(batch, config, now_ms)
+        return self._append_checked(batch, header, now_ms)
+
+    async def append_heavy(self, batch: memoryview, acks: int) -> Appended:
+        """`append` for a batch that is heavy: it is checked and transformed in a thread."""
+        config = self.log.config
+        now_ms = self._clock.now_ms()
+        header, ready = await asyncio.to_thread(_prepare, batch, config, now_ms)
+        return self._append_checked(ready, header, now_ms)
+
+    def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        log = self.log
+        config = log.config
+        if header.producer_id >= 0:
+            written = log.producers.check(header)
+            if written is not None:
+                at = written.timestamp if config.message_timestamp_type == "LogAppendTime" else -1
+                return Appended(written.first_offset, at, None)
+        if validation.needs_transform(header, config):
+            batch = validation.transform(batch, config)
+            header = read_header(batch)
+        append_time_ms = -1
+        if config.message_timestamp_type == "LogAppendTime":
+            append_time_ms = now_ms
+            header = validation.stamped(batch, now_ms)
+        base_offset = log.append(batch, header, self.leader_epoch)
+        if self._hw.replica_reached(self._broker, log.log_end):
+            self._waiters.wake()
+        self._touched(self)
+        return Appended(base_offset, append_time_ms, None)
+
+    # --- reading
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, whole_first: bool
+    ) -> FileRange | None:
+        limit = self._hw.offset if isolation == Isolation.UNCOMMITTED else self.last_stable
+        return self.log.read(offset, max_bytes, limit, whole_first=whole_first)
+
+    def aborted(self, offset: int, isolation: Isolation) -> list[AbortedTransaction] | None:
+        """Transactions that a committed reader from `offset` must leave out."""
+        if isolation == Isolation.UNCOMMITTED:
+            return None
+        return self.log.aborted_between(offset, self.last_stable)
+
+    async def offset_for_time(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        found = self.log.batch_at_time(timestamp_ms)
+        if found is None:
+            return None
+        return await self._record_in(*found, timestamp_ms)
+
+    async def max_timestamp(self) -> TimestampAndOffset | None:
+        found = self.log.batch_of_max_timestamp()
+        if found is None:
+            return None
+        return await self._record_in(*found, found[1].header.max_timestamp)
+
+    async def _record_in(
+        self, segment: Segment, place: Place, timestamp_ms: int
+    ) -> TimestampAndOffset | None:
+        header = place.header
+        batch = segment.file.pread(header.size_bytes, place.position)
+        limit = validation.unpacked_limit(self.log.config)
+        arguments = (header, batch, timestamp_ms, self.log.log_start, limit)
+        if len(batch) <= INLINE_BYTES:
+            found = _first_record(*arguments)
+        else:
+            found = await asyncio.to_thread(_first_record, *arguments)
+        return None if found is None else TimestampAndOffset(found[0], found[1], header.leader_epoch)
+
+    def wait(self, waiter: Waiter) -> None:
+        self._waiters.add(waiter)
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        self._waiters.remove(waiter)
+
+    def retire(self) -> None:
+        """The partition is served no more: whoever waits is woken to find that out."""
+        self.retired = True
+        self._waiters.wake()
+        for segment in self.log.segments:
+            segment.close()
+
+    # --- history and standing
+
+    def trim(self, offset: int) -> int:
+        if offset < 0 or offset > self._hw.offset:
+            raise OffsetOutOfRange(f"offset {offset} is not in {self.log_start}..{self._hw.offset}")
+        if offset > self.log.log_start:
+            self.log.advance_start(offset)
+            self._touched(self)
+        return self.log.log_start
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Refuse a client that knows another leader than this one; -1 knows none."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(f"leader epoch {epoch} is over, {self.leader_epoch} is current")
+        raise UnknownLeaderEpoch(f"leader epoch {epoch} is not known here yet")
+
+    def epoch_of(self, offset: int) -> int:
+        return self.log.epochs.epoch_of(offset)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to `epoch` that wrote anything, and where it ended."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end
+        return self.log.epochs.end_of(epoch, self.log.log_end)
+
+    def producers(self) -> list[Producer]:
+        return list(self.log.producers)
+
+
+def _prepare(batch: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, memoryview]:
+    """Check `batch` and bring it into the topic's codec."""
+    header = validation.check(batch, config, now_ms)
+    if validation.needs_transform(header, config):
+        batch = validation.transform(batch, config)
+        header = read_header(batch)
+    return header, batch
+
+
+def _first_record(
+    header: BatchHeader, batch: bytes, timestamp_ms: int, from_offset: int, limit_bytes: int
+) -> tuple[int, int] | None:
+    """The timestamp and offset of the first record at or after `timestamp_ms` and `from_offset`."""
+    if header.attributes & LOG_APPEND_TIME:
+        return header.max_timestamp, max(header.base_offset, from_offset)
+    try:
+        for record in iter_records(header, payload_of(header, batch, limit_bytes)):
+            if record.timestamp >= timestamp_ms and record.offset >= from_offset:
+                return record.timestamp, record.offset
+    except Corrupt:
+        return header.max_timestamp, max(header.base_offset, from_offset)
+    return None
