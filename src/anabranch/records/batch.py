@@ -62,7 +62,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
 
     @property
     def size_bytes(self) -> int:
@@ -83,6 +83,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the batch's tombstones; it stands where the base timestamp would."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def last_sequence(self) -> int:

@@ -1,0 +1,189 @@
+"""Batches made here, rather than by a producer.
+
+    build_batch   from records: internal topics, control batches, translation, tests
+    retain        a stored batch less the records that compaction drops
+    empty_batch   what is left of a batch when it drops them all but its producer is still known
+    recompress    the same records under another codec, when a topic's compression.type says so
+
+A batch that compaction rewrites keeps its base offset, last offset delta, producer and sequence: they
+say which offsets and which sequence numbers it stands for, whichever records are left.  So a record's
+bytes, whose offset and timestamp are deltas, are copied as they are.  The exception is the first time
+a delete horizon is set: it takes the place of the base timestamp, and every delta changes with it.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from anabranch.base.disk import Buffer
+from anabranch.base.errors import TooLarge
+from anabranch.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    OVERHEAD,
+    TRANSACTIONAL,
+    BatchHeader,
+    crc_of,
+    read_header,
+)
+from anabranch.records.compression import NONE, compress
+from anabranch.records.record import Record, Span, int64, payload_of
+
+_CRC = struct.Struct(">I")
+_CRC_AT = 17
+_MAX_LENGTH = 2**31 - 1
+_ONE_BYTE = tuple(bytes((number,)) for number in range(128))
+_NULL = _ONE_BYTE[1]  # a length of -1
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    leader_epoch: int = -1,
+    codec: int = NONE,
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    append_time_ms: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytearray:
+    """One batch of `records`, which are in order of offset and at least one.
+
+    `base_offset` and `last_offset` are those of the first and last record unless the batch stands
+    for more.  With `append_time_ms` the timestamps are the broker's, LogAppendTime.
+    """
+    base = records[0].offset if base_offset is None else base_offset
+    last = records[-1].offset if last_offset is None else last_offset
+    assert base <= records[0].offset, "a record lies before its batch"
+    assert records[-1].offset <= last, "a record lies after its batch"
+    base_timestamp = records[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    max_timestamp = append_time_ms
+    if max_timestamp is None:
+        max_timestamp = max(record.timestamp for record in records)
+    plain = b"".join([encode_record(record, base, base_timestamp) for record in records])
+    attributes = (
+        codec
+        | (0 if append_time_ms is None else LOG_APPEND_TIME)
+        | (TRANSACTIONAL if transactional else 0)
+        | (CONTROL if control else 0)
+        | (0 if delete_horizon_ms is None else DELETE_HORIZON)
+    )
+    header = BatchHeader(
+        base_offset=base,
+        length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last - base,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=len(records),
+    )
+    return _seal(header, compress(codec, plain, level))
+
+
+def retain(
+    header: BatchHeader, payload: Buffer, kept: Sequence[Span], delete_horizon_ms: int | None = None
+) -> bytearray:
+    """The batch of `header` and decompressed `payload` with the records of `kept` alone.
+
+    A delete horizon that is already set stays, whatever `delete_horizon_ms` says.
+    """
+    if not kept:
+        return empty_batch(header)
+    view = memoryview(payload)
+    if delete_horizon_ms is None or header.delete_horizon_ms is not None:
+        plain = b"".join([view[span.start : span.end] for span in kept])
+    else:
+        plain = b"".join([_rebased(view, span, delete_horizon_ms) for span in kept])
+        header = header._replace(
+            attributes=header.attributes | DELETE_HORIZON, base_timestamp=delete_horizon_ms
+        )
+    if not header.attributes & LOG_APPEND_TIME:
+        header = header._replace(max_timestamp=max(span.timestamp for span in kept))
+    return _seal(header._replace(count=len(kept)), compress(header.codec, plain))
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """No records, but the offsets, producer and sequence numbers that `header` stood for."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+    time = header.max_timestamp
+    return _seal(
+        header._replace(attributes=attributes, base_timestamp=time, max_timestamp=time, count=0), b""
+    )
+
+
+def recompress(batch: Buffer, codec: int, level: int | None, limit_bytes: int) -> bytearray:
+    """`batch` with its records under `codec`.  TooLarge if they are more than `limit_bytes`."""
+    header = read_header(batch)
+    plain = payload_of(header, batch, limit_bytes)
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return _seal(header._replace(attributes=attributes), compress(codec, plain, level))
+
+
+def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+    """A record as it lies in a batch, uncompressed."""
+    key, value = record.key, record.value
+    parts = [
+        b"\x00",
+        _varint(int64(record.timestamp - base_timestamp)),
+        _varint(record.offset - base_offset),
+        _NULL if key is None else _varint(len(key)) + key,
+        _NULL if value is None else _varint(len(value)) + value,
+        _varint(len(record.headers)),
+    ]
+    for name, content in record.headers:
+        parts.append(_varint(len(name)) + name)
+        parts.append(_NULL if content is None else _varint(len(content)) + content)
+    body = b"".join(parts)
+    return _varint(len(body)) + body
+
+
+def _rebased(payload: memoryview, span: Span, base_timestamp: int) -> bytes:
+    """The record at `span`, which is known to be sound, with its timestamp counted from another base."""
+    at = span.start
+    while payload[at] > 127:  # its length
+        at += 1
+    attributes = payload[at + 1 : at + 2]
+    at += 2
+    while payload[at] > 127:  # its timestamp delta
+        at += 1
+    delta = int64(span.timestamp - base_timestamp)
+    body = b"".join((attributes, _varint(delta), payload[at + 1 : span.end]))
+    return _varint(len(body)) + body
+
+
+def _varint(number: int) -> bytes:
+    zigzag = number << 1 if number >= 0 else ~(number << 1)
+    if zigzag < 128:
+        return _ONE_BYTE[zigzag]
+    encoded = bytearray()
+    while zigzag > 127:
+        encoded.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+def _seal(header: BatchHeader, payload: Buffer) -> bytearray:
+    """The batch of `header` and compressed `payload`, with the length and CRC that belong to it."""
+    length = HEADER_SIZE - OVERHEAD + len(payload)
+    if length > _MAX_LENGTH:
+        raise TooLarge(f"a batch of {length} bytes does not fit its length field")
+    batch = bytearray(HEADER.pack(*header._replace(length=length, crc=0)))
+    batch += payload
+    _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
+    return batch
