@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="anabranch standalone",
         description="Run a broker on this machine until it is told to stop (Ctrl-C, SIGTERM).",
-        epilog="Settings are taken from --config, then ANABRANCH_... variables, then --set; the last one wins. "
+        epilog="Settings are taken from --config, then ANABRANCH_* variables, then --set; the last wins. "
         "Names are Kafka's: --set log.retention.hours=24",
     )
     parser.add_argument("--data", metavar="DIR", help="data folder (default: ./anabranch-data)")
@@ -107,22 +107,19 @@ def _new_loop() -> type[asyncio.AbstractEventLoop] | None:
 
 async def _serve(config: BrokerConfig, ready_file: Path | None, started: float) -> None:
     told_to_stop = _stop_on_signal()
-    if ready_file is not None:
-        ready_file.unlink(missing_ok=True)  # one that was left behind would speak of another process
+    _retract(ready_file)  # one that was left behind would speak of another process
     node = Node(config)
     try:
         await node.start()
     except (AnabranchError, OSError) as error:
         raise _why_not(error, config) from error
     try:
-        if ready_file is not None:
-            _announce(ready_file, node.addresses, config)
+        _announce(ready_file, node.addresses, config)
         print(_banner(node.addresses, config, time.perf_counter() - started), flush=True)
         await told_to_stop.wait()
         print("stopping", flush=True)
     finally:
-        if ready_file is not None:
-            ready_file.unlink(missing_ok=True)
+        _retract(ready_file)
         await node.stop()
     print("stopped", flush=True)
 
@@ -156,8 +153,10 @@ def _why_not(error: Exception, config: BrokerConfig) -> CommandError:
     return CommandError(str(error))
 
 
-def _announce(ready_file: Path, addresses: Mapping[str, str], config: BrokerConfig) -> None:
+def _announce(ready_file: Path | None, addresses: Mapping[str, str], config: BrokerConfig) -> None:
     """Write the ready file in one step: whoever sees it sees all of it."""
+    if ready_file is None:
+        return
     ready = {
         "pid": os.getpid(),
         "kafka": addresses["kafka"],
@@ -167,6 +166,11 @@ def _announce(ready_file: Path, addresses: Mapping[str, str], config: BrokerConf
     beside = ready_file.with_name(f"{ready_file.name}.{os.getpid()}.tmp")
     beside.write_text(json.dumps(ready) + "\n", encoding="utf-8")
     beside.replace(ready_file)
+
+
+def _retract(ready_file: Path | None) -> None:
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
 
 
 def _banner(addresses: Mapping[str, str], config: BrokerConfig, seconds: float) -> str:

@@ -1,6 +1,5 @@
 """The records of one batch, and whether they agree with its header."""
 
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,10 @@ from anabranch.base.errors import AnabranchError
 from anabranch.cli.dump.findings import Entry, Finding, Problem
 from anabranch.cli.output import readable
 from anabranch.records.batch import PULSAR_ENTRY, BatchHeader
+from anabranch.records.control import read_marker
 from anabranch.records.record import Record, iter_records, payload_of
 
 MAX_PAYLOAD_BYTES = 256 << 20
-_MARKER = struct.Struct(">hh")
-_MARKERS = {0: "abort", 1: "commit"}
 
 
 def records_of(path: Path, position: int, header: BatchHeader, batch: bytes) -> Iterator[Finding]:
@@ -35,9 +33,10 @@ def records_of(path: Path, position: int, header: BatchHeader, batch: bytes) -> 
 
 def _values(header: BatchHeader, record: Record) -> dict[str, Any]:
     values: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
-    if header.is_control and record.key is not None and len(record.key) >= _MARKER.size:
-        _, kind = _MARKER.unpack_from(record.key)
-        return {**values, "control": _MARKERS.get(kind, str(kind))}
+    marker = read_marker(record) if header.is_control else None
+    if marker is not None:
+        end = "commit" if marker.commit else "abort"
+        return {**values, "control": end, "coordinator_epoch": marker.coordinator_epoch}
     values |= {"key": readable(record.key), "value": readable(record.value)}
     if record.headers:
         values["headers"] = [[readable(name), readable(value)] for name, value in record.headers]
