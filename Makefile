@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check types test fmt soak bench compat-java clean
+.PHONY: help setup demo check test fmt docs soak bench compat-java clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: check ## check, then all tests
 fmt: $(STAMP) ## format, and fix what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## write the pages that are made from the code
+	$(BIN)/python docs/configuration.py
 
 soak: $(STAMP) ## the tests again, the long variants
 	ANABRANCH_SOAK=1 $(BIN)/python -m pytest -q --durations=20 --timeout=3600 $(PYTEST)
