@@ -1,0 +1,275 @@
+"""The control plane of a node: what it knows of the cluster, and every change to it.
+
+`image` is read without waiting.  A change writes a document to the metadata store, waits until the
+image shows it (so subscribers have seen it too: a topic's logs are open when its creation is
+answered), and returns.  Documents are the truth; the image follows them, whoever wrote them.
+
+Changes of one topic take turns, and so do topics whose names would collide; changes of different
+topics go to the store together and share its sync.  Nothing here opens a log: whoever serves
+partitions subscribes.
+
+Subscribers are called on the event loop as (old, new) and must not raise.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from random import Random
+from uuid import UUID
+
+import msgspec
+
+from anabranch.base.clock import Clock
+from anabranch.base.errors import Conflict, Exists, Unavailable, UnknownTopic, UnknownTopicId
+from anabranch.base.ids import BrokerId, TopicId, TopicName
+from anabranch.cluster.builder import topic_image
+from anabranch.cluster.follower import Follower, Subscriber
+from anabranch.cluster.identity import as_text, random_id
+from anabranch.cluster.image import BrokerImage, ClusterImage, Overrides, TopicImage, collision_key
+from anabranch.cluster.topics import (
+    NewTopic,
+    TopicDefaults,
+    check_name_is_free,
+    place_more_partitions,
+    place_new_topic,
+)
+from anabranch.cluster.turns import Turns
+from anabranch.meta import paths
+from anabranch.meta.documents import (
+    BrokerDocument,
+    ClusterDocument,
+    ConfigDocument,
+    ControllerDocument,
+    ProducerIdsDocument,
+    TopicDocument,
+    decode,
+    encode,
+)
+from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore
+
+PRODUCER_IDS_PER_BLOCK = 1000
+_MAX_PRODUCER_ID = (1 << 63) - 1
+
+ChangeOverrides = Callable[[Overrides], Mapping[str, str]]
+
+
+class Cluster:
+    def __init__(
+        self,
+        store: MetadataStore,
+        follower: Follower,
+        clock: Clock,
+        chance: Random,
+        defaults: TopicDefaults,
+        validate_topic_config: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._clock = clock
+        self._chance = chance
+        self._defaults = defaults
+        self._validate_topic_config = validate_topic_config
+        self._turns = Turns()
+
+    @classmethod
+    async def open(
+        cls,
+        store: MetadataStore,
+        node_id: BrokerId,
+        clock: Clock,
+        chance: Random,
+        defaults: TopicDefaults,
+        validate_topic_config: Callable[[Mapping[str, str]], None],
+    ) -> "Cluster":
+        """Join the cluster that `store` describes, or found it if it describes none.
+
+        `validate_topic_config` raises InvalidConfig for overrides that no topic may have.
+        """
+        cluster_id = await _cluster_id(store, clock, chance)
+        await _claim_controller(store, node_id)
+        follower = Follower(store, ClusterImage(cluster_id=cluster_id))
+        await follower.start()
+        return cls(store, follower, clock, chance, defaults, validate_topic_config)
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._follower.image
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Be told of every new image from now on.  What comes back ends it."""
+        return self._follower.subscribe(subscriber)
+
+    async def run(self) -> None:
+        """Follow what other nodes change, for ever.  Belongs in the node's task group."""
+        await self._follower.run()
+
+    # --- topics
+
+    async def create_topic(self, new: NewTopic, validate_only: bool = False) -> TopicImage:
+        async with self._turn_of(new.name):
+            check_name_is_free(self.image, new.name)
+            self._validate_topic_config(new.config)
+            start = self._chance.randrange(max(1, len(self.image.brokers)))
+            replicas = place_new_topic(self.image, new, self._defaults, start)
+            id = TopicId(random_id(self._chance))
+            document = TopicDocument(id, replicas, dict(new.config), self._clock.now_ms())
+            if not validate_only:
+                path = paths.topic(new.name)
+                await self._store.put(path, encode(document), MUST_NOT_EXIST)
+                await self._follower.refresh(path)
+            return self.image.topics_by_id.get(id) or topic_image(new.name, document)
+
+    async def delete_topic(self, target: TopicName | TopicId) -> TopicImage:
+        """Delete a topic; the last that was known of it."""
+        async with self._turn_of(self._find(target).name):
+            topic = self._find(target)
+            path = paths.topic(topic.name)
+            await self._store.delete(path)
+            await self._follower.refresh(path)
+            await self._forget_partitions(topic.id)
+            return topic
+
+    async def add_partitions(
+        self,
+        name: TopicName,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> TopicImage:
+        """Bring a topic to `total` partitions; `assignments` are the replicas of each new one."""
+
+        def grown(document: TopicDocument) -> TopicDocument:
+            added = place_more_partitions(self.image, self._find(name), total, assignments)
+            return msgspec.structs.replace(document, replicas=document.replicas + added)
+
+        return await self._change_topic(name, grown, validate_only)
+
+    async def replace_topic_config(self, name: TopicName, overrides: Mapping[str, str]) -> TopicImage:
+        return await self.alter_topic_config(name, lambda _: overrides)
+
+    async def alter_topic_config(self, name: TopicName, change: ChangeOverrides) -> TopicImage:
+        """Replace a topic's overrides by what `change` makes of them, with nobody in between."""
+
+        def changed(document: TopicDocument) -> TopicDocument:
+            overrides = dict(change(document.config))
+            self._validate_topic_config(overrides)
+            return msgspec.structs.replace(document, config=overrides)
+
+        return await self._change_topic(name, changed, validate_only=False)
+
+    # --- other configuration
+
+    async def replace_broker_config(self, id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        """Replace the overrides of one broker, or those of every broker if `id` is None."""
+        await self._alter_overrides(paths.broker_config(id), lambda _: overrides)
+
+    async def alter_broker_config(self, id: BrokerId | None, change: ChangeOverrides) -> None:
+        await self._alter_overrides(paths.broker_config(id), change)
+
+    async def replace_client_metrics(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace a client metrics subscription; without overrides there is none."""
+        await self._alter_overrides(paths.client_metrics(name), lambda _: overrides)
+
+    async def alter_client_metrics(self, name: str, change: ChangeOverrides) -> None:
+        await self._alter_overrides(paths.client_metrics(name), change)
+
+    # --- brokers and producers
+
+    async def register_broker(self, broker: BrokerImage) -> None:
+        """Tell the cluster where this broker listens.  Exists if another process has its id."""
+        path = paths.broker(broker.id)
+        document = BrokerDocument(broker.host, broker.port, broker.rack)
+        try:
+            await self._store.create(path, encode(document), ephemeral=True)
+        except Exists:
+            raise Exists(f"broker id {broker.id} is in use by another process; set another node.id") from None
+        await self._follower.refresh(path)
+
+    async def allocate_producer_ids(self) -> range:
+        """Producer ids that nobody has had or will get, whatever crashes."""
+        async with self._turns.of(paths.PRODUCER_IDS):
+            while True:
+                try:
+                    return await self._take_producer_ids()
+                except Conflict:
+                    continue  # another broker took a block
+
+    # --- how it is done
+
+    async def _take_producer_ids(self) -> range:
+        value = await self._store.get(paths.PRODUCER_IDS)
+        version, first = MUST_NOT_EXIST, 0
+        if value is not None:
+            version, first = value.version, decode(value.data, ProducerIdsDocument, paths.PRODUCER_IDS).next
+        end = first + PRODUCER_IDS_PER_BLOCK
+        if end > _MAX_PRODUCER_ID:
+            raise Unavailable("all producer ids are used up")
+        try:
+            await self._store.put(paths.PRODUCER_IDS, encode(ProducerIdsDocument(end)), version)
+        except Exists as error:
+            raise Conflict(str(error)) from error
+        return range(first, end)
+
+    async def _change_topic(
+        self, name: TopicName, change: Callable[[TopicDocument], TopicDocument], validate_only: bool
+    ) -> TopicImage:
+        async with self._turn_of(name):
+            path = paths.topic(name)
+            value = await self._store.get(path)
+            if value is None:
+                raise UnknownTopic(f"there is no topic '{name.kafka}'")
+            document = change(decode(value.data, TopicDocument, path))
+            if validate_only:
+                return topic_image(name, document, self.image.topics.get(name))
+            await self._store.put(path, encode(document), value.version)
+            await self._follower.refresh(path)
+            return self._find(document.id)
+
+    async def _alter_overrides(self, path: str, change: ChangeOverrides) -> None:
+        async with self._turns.of(path):
+            value = await self._store.get(path)
+            before = {} if value is None else decode(value.data, ConfigDocument, path).overrides
+            overrides = dict(change(before))
+            if overrides:
+                version = MUST_NOT_EXIST if value is None else value.version
+                await self._store.put(path, encode(ConfigDocument(overrides)), version)
+            elif value is not None:
+                await self._store.delete(path, value.version)
+            await self._follower.refresh(path)
+
+    async def _forget_partitions(self, id: TopicId) -> None:
+        for path, _ in reversed(await self._store.scan(paths.partitions(id))):
+            await self._store.delete(path)
+
+    def _find(self, target: TopicName | TopicId) -> TopicImage:
+        if isinstance(target, UUID):
+            topic = self.image.topics_by_id.get(TopicId(target))
+            if topic is None:
+                raise UnknownTopicId(f"there is no topic with id {as_text(target)}")
+            return topic
+        topic = self.image.topics.get(target)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic '{target.kafka}'")
+        return topic
+
+    def _turn_of(self, name: TopicName) -> AbstractAsyncContextManager[None]:
+        return self._turns.of(collision_key(name) or name)
+
+
+async def _cluster_id(store: MetadataStore, clock: Clock, chance: Random) -> str:
+    value = await store.get(paths.CLUSTER)
+    if value is None:
+        founded = ClusterDocument(as_text(random_id(chance)), clock.now_ms())
+        try:
+            await store.put(paths.CLUSTER, encode(founded), MUST_NOT_EXIST)
+        except Exists:
+            return await _cluster_id(store, clock, chance)  # another node was first
+        return founded.cluster_id
+    return decode(value.data, ClusterDocument, paths.CLUSTER).cluster_id
+
+
+async def _claim_controller(store: MetadataStore, node_id: BrokerId) -> None:
+    """The controller is whoever gets here first."""
+    try:
+        await store.create(paths.CONTROLLER, encode(ControllerDocument(node_id)), ephemeral=True)
+    except Exists:
+        return

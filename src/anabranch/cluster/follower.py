@@ -1,0 +1,78 @@
+"""Keeps an image of the cluster in step with the metadata store.
+
+The store says which paths changed; the follower reads them and swaps the image.
+
+    event "/topics/public/default/orders"  ──> to read again ──> read, build ──> swap, tell
+
+Events and a node's own writes come the same way in, and reading happens one sweep at a time, so the
+image can only move forward.  `refresh` makes sure the image shows what a writer has just written,
+before the writer answers its client; `run` is the background task that sweeps up what others wrote.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from anabranch.cluster.builder import ImageBuilder
+from anabranch.cluster.image import ClusterImage
+from anabranch.meta import paths
+from anabranch.meta.store import Event, MetadataStore
+
+Subscriber = Callable[[ClusterImage, ClusterImage], None]
+
+
+class Follower:
+    def __init__(self, store: MetadataStore, image: ClusterImage) -> None:
+        self.image = image
+        self._store = store
+        self._subscribers: list[Subscriber] = []
+        self._unread: dict[str, None] = {}  # paths, in the order in which they changed
+        self._sweeping = asyncio.Lock()
+        self._work = asyncio.Event()
+
+    async def start(self) -> None:
+        """Watch, then read everything, so that nothing falls between."""
+        await self._store.watch(paths.ROOT, self._changed)
+        builder = ImageBuilder(self.image)
+        for path, value in await self._store.scan(paths.ROOT):
+            builder.apply(path, value.data)
+        self.image = builder.build()
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    async def refresh(self, path: str) -> None:
+        """Return once the image shows what is at `path`, or something newer."""
+        self._unread[path] = None
+        await self._sweep()
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            await self._sweep()
+
+    def _changed(self, event: Event) -> None:
+        self._unread[event.path] = None
+        self._work.set()
+
+    async def _sweep(self) -> None:
+        async with self._sweeping:
+            self._work.clear()
+            changed, self._unread = self._unread, {}
+            if not changed:
+                return
+            builder = ImageBuilder(self.image)
+            try:
+                for path in changed:
+                    value = await self._store.get(path)
+                    builder.apply(path, None if value is None else value.data)
+            except BaseException:
+                self._unread = changed | self._unread  # cancelled, or the store is away: not seen yet
+                self._work.set()
+                raise
+            self._swap(builder.build())
+
+    def _swap(self, image: ClusterImage) -> None:
+        old, self.image = self.image, image
+        for subscriber in tuple(self._subscribers):
+            subscriber(old, image)

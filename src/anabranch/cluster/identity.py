@@ -1,0 +1,20 @@
+"""Random ids in Kafka's form: a version 4 UUID, written as 22 characters of URL-safe base64.
+
+Kafka never gives out an id that starts with '-', which command lines would take for an option.  The
+ids it keeps for itself (0, 1 and other small numbers) are not of version 4, so they cannot come up.
+"""
+
+import base64
+from random import Random
+from uuid import UUID
+
+
+def random_id(chance: Random) -> UUID:
+    while True:
+        id = UUID(int=chance.getrandbits(128), version=4)
+        if not as_text(id).startswith("-"):
+            return id
+
+
+def as_text(id: UUID) -> str:
+    return base64.urlsafe_b64encode(id.bytes).rstrip(b"=").decode("ascii")

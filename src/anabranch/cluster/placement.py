@@ -1,0 +1,103 @@
+"""Which brokers hold which partition: pure, from the brokers there are and a place to start.
+
+Partition i's replica j goes to broker (start + i + j) mod n of the brokers in order of id, so leaders
+and replicas spread evenly:
+
+    brokers 1 2 3, factor 2, start 0      p0 1 2    p1 2 3    p2 3 1    p3 1 2  ...
+
+When every broker names its rack, the order takes one broker of each rack in turn, and each replica
+goes to the next broker in that order whose rack holds the fewest replicas of the partition so far:
+
+    racks a: 1 2, b: 3      order 1 3 2       p0 1 3    p1 3 2    p2 2 3   (never 2 1: both in a)
+
+The first replica is the preferred leader.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+
+from anabranch.base.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from anabranch.base.ids import BrokerId
+from anabranch.cluster.image import BrokerImage
+
+Replicas = tuple[BrokerId, ...]
+
+
+def place(
+    brokers: Iterable[BrokerImage], partitions: range, replication_factor: int, start: int
+) -> list[Replicas]:
+    """Replicas for each of `partitions`.  InvalidReplicationFactor if there are too few brokers."""
+    order = _in_turn(brokers)
+    count = len(order)
+    if not 0 < replication_factor <= count:
+        raise InvalidReplicationFactor(
+            f"replication factor {replication_factor} is not possible with {count} registered broker(s)"
+        )
+    # A partition's replicas depend on nothing but where they start, so there are only `count` answers.
+    by_start = [_replicas(order[at:] + order[:at], replication_factor) for at in range(count)]
+    return [by_start[(start + index) % count] for index in partitions]
+
+
+def start_of(brokers: Iterable[BrokerImage], first: Replicas) -> int:
+    """The start that put partition 0 on `first`, or would have; for placing more partitions after it."""
+    for at, broker in enumerate(_in_turn(brokers)):
+        if broker.id == first[0]:
+            return at
+    return 0
+
+
+def check_assignment(
+    assignment: Sequence[Sequence[int]], registered: Iterable[BrokerId], replication_factor: int | None
+) -> list[Replicas]:
+    """Replicas that somebody chose, partition by partition.  InvalidReplicaAssignment if they cannot be.
+
+    All partitions have as many replicas as the first, or `replication_factor` if that is known.
+    """
+    there = set(registered)
+    checked: list[Replicas] = []
+    for chosen in assignment:
+        replicas = tuple(BrokerId(id) for id in chosen)
+        if not replicas:
+            raise InvalidReplicaAssignment("the assignment has a partition without replicas")
+        if len(set(replicas)) < len(replicas):
+            raise InvalidReplicaAssignment(f"the assignment {list(replicas)} names a broker more than once")
+        unknown = sorted(set(replicas) - there)
+        if unknown:
+            raise InvalidReplicaAssignment(
+                f"the assignment names broker {unknown[0]}, which is not registered"
+            )
+        replication_factor = replication_factor or len(replicas)
+        if len(replicas) != replication_factor:
+            raise InvalidReplicaAssignment(
+                f"the assignment has a partition with {len(replicas)} replica(s), the others have "
+                f"{replication_factor}"
+            )
+        checked.append(replicas)
+    return checked
+
+
+def _in_turn(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:
+    """The brokers by id, racks taking turns if all are known."""
+    ordered = sorted(brokers, key=lambda broker: broker.id)
+    racks: dict[str, list[BrokerImage]] = {}
+    for broker in ordered:
+        if broker.rack is None:
+            return ordered
+        racks.setdefault(broker.rack, []).append(broker)
+    turns = zip_longest(*(racks[rack] for rack in sorted(racks)))
+    return [broker for turn in turns for broker in turn if broker is not None]
+
+
+def _replicas(candidates: list[BrokerImage], replication_factor: int) -> Replicas:
+    """The best brokers of `candidates`, which are in order of preference."""
+    if any(broker.rack is None for broker in candidates):
+        return tuple(broker.id for broker in candidates[:replication_factor])
+    held: dict[str | None, int] = {}
+    chosen: list[BrokerId] = []
+    left = list(candidates)
+    for _ in range(replication_factor):
+        best = min(left, key=lambda broker: held.get(broker.rack, 0))  # the first of equals
+        left.remove(best)
+        held[best.rack] = held.get(best.rack, 0) + 1
+        chosen.append(best.id)
+    return tuple(chosen)

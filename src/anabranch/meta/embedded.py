@@ -1,0 +1,204 @@
+"""The metadata store of a single node: a tree in memory, a journal on disk, no other process.
+
+    put ─┐                         ┌─ thread: append, sync ─┐
+    put ─┼─> one round of changes ─┤                        ├─> readers see it, watchers hear of it,
+    put ─┘   planned on `_staged`  └────────────────────────┘   callers are answered
+
+Rounds follow each other; what is asked for during one waits for the next, so any number of
+concurrent changes costs one sync (group commit).  There are two trees: `tree`, which readers see
+and which holds only what is durable, and `_staged`, which is ahead of it by the round under way, so
+that the changes of one round are decided on each other.  When a round fails, everybody in it is
+told, `_staged` starts again from `tree`, and the store goes on.
+
+Reads are from memory and never wait.  For start-up code that is not a coroutine, `tree` is public.
+Ephemeral nodes are not journalled: they last as long as the process, which is all their owner does.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from anabranch.base.disk import Disk
+from anabranch.base.errors import AnabranchError, Unavailable
+from anabranch.meta.journal import Journal, frame_of
+from anabranch.meta.plans import Plan, plan_create, plan_delete, plan_put
+from anabranch.meta.recovery import recover
+from anabranch.meta.store import Event, Versioned, check_data, check_path, is_within
+from anabranch.meta.tree import Change, Tree
+
+Result = TypeVar("Result")
+Callback = Callable[[Event], None]
+
+# What may wait for the next round.  Far above what one node's topics amount to.
+MAX_WAITING_BYTES = 64 << 20
+
+
+class _Request(NamedTuple):
+    plan: Callable[[Tree], Plan[Any]]
+    answer: "asyncio.Future[Any]"
+
+
+class _Round(NamedTuple):
+    changes: list[Change]
+    outcomes: list[tuple["asyncio.Future[Any]", Any]]  # a result, or the error to raise
+
+
+class _Watch:
+    __slots__ = ("_callback", "active", "prefix")
+
+    def __init__(self, prefix: str, callback: Callback) -> None:
+        self.prefix = prefix
+        self._callback = callback
+        self.active = True
+
+    def fire(self, event: Event) -> None:
+        if self.active:
+            self._callback(event)
+
+
+class EmbeddedStore:
+    def __init__(self, journal: Journal, tree: Tree) -> None:
+        self.tree = tree
+        self._staged = tree.copy()
+        self._journal = journal
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._waiting: list[_Request] = []
+        self._waiting_bytes = 0
+        self._watches: list[_Watch] = []
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @classmethod
+    def open(cls, path: Path, disk: Disk) -> "EmbeddedStore":
+        """The store kept in the file `path`, whose folder is there.  Nobody else may use `disk`:
+        the store's thread opens and closes files through it."""
+        return cls(*recover(path, disk))
+
+    async def get(self, path: str) -> Versioned | None:
+        return self.tree.get(path)
+
+    async def children(self, path: str) -> list[str]:
+        return self.tree.children(path)
+
+    async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        return self.tree.scan(prefix)
+
+    async def put(self, path: str, data: bytes, expected_version: int | None = None) -> int:
+        check_path(path)
+        check_data(path, data)
+        return await self._submit(lambda tree: plan_put(tree, path, data, expected_version), len(data))
+
+    async def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        check_path(path)
+        check_data(path, data)
+        return await self._submit(
+            lambda tree: plan_create(tree, path, data, ephemeral, sequential), len(data)
+        )
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        check_path(path)
+        await self._submit(lambda tree: plan_delete(tree, path, expected_version), 0)
+
+    async def watch(self, prefix: str, callback: Callback) -> Callable[[], None]:
+        watch = _Watch(prefix, callback)
+        self._watches.append(watch)
+
+        def stop() -> None:
+            if watch.active:
+                watch.active = False
+                self._watches.remove(watch)
+
+        return stop
+
+    async def close(self) -> None:
+        """Finish what was asked for, then take no more."""
+        self._closed = True
+        await self._idle.wait()
+        self._thread.shutdown()
+        self._journal.close()
+
+    # --- rounds
+
+    async def _submit(self, plan: Callable[[Tree], Plan[Result]], size_bytes: int) -> Result:
+        if self._closed:
+            raise Unavailable("the metadata store is closed")
+        if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES:
+            raise Unavailable("too many metadata changes are waiting for the disk")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = loop.create_future()
+        self._waiting.append(_Request(plan, answer))
+        self._waiting_bytes += size_bytes
+        if self._idle.is_set():
+            self._idle.clear()
+            # Not now: callers that are about to run in this turn of the loop should share the sync.
+            loop.call_soon(self._start_round)
+        return await answer
+
+    def _start_round(self) -> None:
+        requests, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        round_ = self._decide(requests)
+        durable = [change for change in round_.changes if not change.ephemeral]
+        if not durable:
+            self._end_round(round_)
+            return
+        frame = frame_of(durable)
+        loop = asyncio.get_running_loop()
+        if self._journal.wants_rewrite(self._staged.durable_bytes):
+            written = loop.run_in_executor(self._thread, self._journal.rewrite, self._staged.changes(), frame)
+        else:
+            written = loop.run_in_executor(self._thread, self._journal.append, frame)
+        written.add_done_callback(lambda done: self._written(round_, done))
+
+    def _decide(self, requests: list[_Request]) -> _Round:
+        round_ = _Round([], [])
+        for plan, answer in requests:
+            if answer.done():
+                continue  # the caller was cancelled
+            try:
+                changes, result = plan(self._staged)
+            except AnabranchError as error:
+                round_.outcomes.append((answer, error))
+                continue
+            for change in changes:
+                self._staged.apply(change)
+            round_.changes.extend(changes)
+            round_.outcomes.append((answer, result))
+        return round_
+
+    def _written(self, round_: _Round, done: "asyncio.Future[None]") -> None:
+        failure = done.exception()
+        if failure is not None:
+            self._staged = self.tree.copy()
+            # An error decided on changes that were then lost is no answer either.
+            everybody_failed = [(answer, failure) for answer, _ in round_.outcomes]
+            round_ = _Round([], everybody_failed)
+        self._end_round(round_)
+
+    def _end_round(self, round_: _Round) -> None:
+        for change in round_.changes:
+            event = self.tree.apply(change)
+            if event is not None:
+                self._tell(event)
+        for answer, outcome in round_.outcomes:
+            if answer.done():
+                continue
+            if isinstance(outcome, BaseException):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result(outcome)
+        if self._waiting:
+            self._start_round()
+        else:
+            self._idle.set()
+
+    def _tell(self, event: Event) -> None:
+        # Through the loop's queue: in order, before the callers go on, and apart from each other's faults.
+        loop = asyncio.get_running_loop()
+        for watch in self._watches:
+            if is_within(event.path, watch.prefix):
+                loop.call_soon(watch.fire, event)

@@ -1,0 +1,117 @@
+"""The metadata store: a small tree of versioned documents that a whole cluster can agree on.
+
+The model is ZooKeeper's, narrowed to what we use, so that one node (`meta/embedded.py`) and a
+cluster over ZooKeeper see the same thing:
+
+    /topics/public/default/orders        data, version 3
+    /brokers/1                           ephemeral: gone when the process that made it is gone
+    /elections/c-0000000004              sequential: the store picks the number, never the same twice
+
+  * A path is absolute, `/`-separated.  Parents are made as needed, empty, at version 0.
+  * A version counts changes of one node: 0 when it is made, one more at each put.  A node that was
+    deleted and made again starts at 0.
+  * What a call has returned is durable.  A call that fails with Unavailable (DiskFull is one) or is
+    cancelled has changed nothing yet or changed everything; read before you try again.
+  * Reads never show what might still be lost.
+  * An event says that something happened, not what is there now: read the node again.
+
+One suite, tests/conform/test_metadata_store.py, holds every implementation to this.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from anabranch.base.errors import Invalid
+
+MUST_NOT_EXIST = -1
+
+MAX_PATH_LENGTH = 1024
+# ZooKeeper refuses packets of 1 MiB and more (jute.maxbuffer), and a packet carries the path too.
+MAX_DATA_BYTES = 1_000_000
+
+
+class Versioned(NamedTuple):
+    data: bytes
+    version: int
+
+
+class EventKind(Enum):
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+class Event(NamedTuple):
+    kind: EventKind
+    path: str
+
+
+class MetadataStore(Protocol):
+    async def get(self, path: str) -> Versioned | None: ...
+
+    async def put(self, path: str, data: bytes, expected_version: int | None = None) -> int:
+        """Make or replace a node; its new version.
+
+        With `expected_version` the node must be at that version, else Conflict; with MUST_NOT_EXIST
+        it must not be there, else Exists.
+        """
+        ...
+
+    async def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        """Make a node that is not there, else Exists; its path, which `sequential` ends in a number.
+
+        An ephemeral node lives as long as this store is open, and has no children.
+        """
+        ...
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        """NotFound if it is not there; Conflict if it is at another version or has children."""
+        ...
+
+    async def children(self, path: str) -> list[str]:
+        """The names below a node, in order.  Empty if it has none or is not there."""
+        ...
+
+    async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        """The node `prefix`, if it is there, and all below it: parents first, siblings in order."""
+        ...
+
+    async def watch(self, prefix: str, callback: Callable[[Event], None]) -> Callable[[], None]:
+        """Call back on the event loop, in order, for each change at `prefix` or below from now on.
+
+        What comes back ends the watch.  The callback must not raise.
+        """
+        ...
+
+
+def check_path(path: str) -> str:
+    """`path`, if it can name a node; Invalid if not."""
+    if len(path) > MAX_PATH_LENGTH:
+        raise Invalid(f"metadata path is {len(path)} characters long, the limit is {MAX_PATH_LENGTH}")
+    if not path.startswith("/"):
+        raise Invalid(f"metadata path {path!r} does not start with '/'")
+    if not path.isprintable():
+        raise Invalid(f"metadata path {path!r} contains a character that cannot be shown")
+    for name in path[1:].split("/"):
+        if name in ("", ".", ".."):
+            raise Invalid(f"metadata path {path!r} has the illegal part {name!r}")
+    return path
+
+
+def check_data(path: str, data: bytes) -> None:
+    if len(data) > MAX_DATA_BYTES:
+        raise Invalid(
+            f"{len(data)} bytes do not fit into metadata node {path}, the limit is {MAX_DATA_BYTES}"
+        )
+
+
+def parent_of(path: str) -> str:
+    return path[: path.rindex("/")] or "/"
+
+
+def is_within(path: str, prefix: str) -> bool:
+    """Whether `path` is `prefix` or below it."""
+    return path == prefix or prefix == "/" or path.startswith(prefix + "/")
