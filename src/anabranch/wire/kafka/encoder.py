@@ -4,12 +4,13 @@
 
 Keys are the schema's field names.  One that a version does not know is left out, one that is missing
 takes the schema's default, and one that is missing without a default is a bug and raises KeyError.
-Durations are milliseconds.
+Durations and times are milliseconds, arrays are lists.
 """
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -135,12 +136,26 @@ def _field_writer(field: "Field[Any]", flexible: bool) -> _Write:
     return _array(write, flexible) if kind.is_array else write
 
 
+def _plain(default: Any) -> Any:
+    """A default of kio's as our callers would write it."""
+    if isinstance(default, tuple):
+        return [_plain(item) for item in default]
+    if is_dataclass(default):
+        return {field.name: _plain(getattr(default, field.name)) for field in fields(default)}
+    return default
+
+
 def _default(field: "Field[Any]") -> Any:
     """What a missing key stands for, MISSING if nothing does."""
-    if field.default is not MISSING:
-        return field.default
-    if field.metadata.get("kafka_type") in ("timedelta_i32", "error_code"):
+    kafka_type = field.metadata.get("kafka_type", "")
+    if field.default is MISSING and kafka_type in ("timedelta_i32", "error_code"):
         return 0  # not throttled; no error
+    if isinstance(field.default, timedelta):
+        return round(field.default.total_seconds() * 1000)
+    if field.default is None and kafka_type == "datetime_i64":
+        return -1  # no such time
+    if field.default is not MISSING:
+        return _plain(field.default)
     return None if is_optional(field) else MISSING
 
 
