@@ -25,14 +25,14 @@ A broker is told things in four places. The later wins:
 3. flags: `--set log.retention.hours=24`; `--data` is `log.dirs`, `--host` and `--kafka-port` are `listeners`
 4. while it runs, by any Kafka admin client (`IncrementalAlterConfigs`), where "dynamic" says yes
 
-Names, types, defaults and bounds are Kafka's where Kafka has the option; names in `anabranch.` are ours. A name
-that is no option is an error at the start, with the names that might have been meant.
+Names, types, defaults and bounds are Kafka's where Kafka has the option; names in `anabranch.` are ours.
+A name that is no option is an error at the start, with the names that might have been meant.
 """
 TOPIC_HEAD = """
 ## Topics
 
-Given at creation (`anabranch topic create NAME --config retention.ms=60000`) or later, by `topic alter`. What a topic
-does not say is decided by the broker option beside it.
+Given at creation (`anabranch topic create NAME --config retention.ms=60000`) or later, by `topic alter`.
+What a topic does not say is decided by the broker option beside it.
 
 | option | type | default | broker option | meaning |
 | --- | --- | --- | --- | --- |
