@@ -293,15 +293,16 @@ class LogConfig:
             raise InvalidConfig(f"Unknown topic config name: {name}{closest(name, TOPIC_OPTIONS)}")
         return cls(
             **{
-                attribute: declared.parse(topic_overrides[declared.name])
-                if declared.name in topic_overrides
-                else _from_broker(declared, broker)
+                attribute: topic_value(declared, topic_overrides, broker)
                 for attribute, declared in options_of(cls).items()
             }
         )
 
 
-def _from_broker(declared: Option, broker: Mapping[str, str]) -> Any:
+def topic_value(declared: Option, topic_overrides: Mapping[str, str], broker: Mapping[str, str]) -> Any:
+    """What one topic option amounts to."""
+    if declared.name in topic_overrides:
+        return declared.parse(topic_overrides[declared.name])
     for synonym in SYNONYMS[declared.name]:
         text = broker.get(synonym.option.name)
         if text is not None:

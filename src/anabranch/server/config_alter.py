@@ -1,0 +1,72 @@
+"""Changing the configuration of what the cluster keeps: topics, brokers, subscriptions to client metrics.
+
+A change is a function from overrides to overrides.  It is tried on what this node knows, so that a refusal
+costs nothing; if it is to be made, the cluster applies it again to what is stored, with nobody in between,
+and it is checked once more there.
+"""
+
+from anabranch.base.errors import Invalid, UnknownTopic
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.cluster.cluster import ChangeOverrides, Cluster
+from anabranch.cluster.image import Overrides
+from anabranch.server.config import DynamicConfig
+from anabranch.server.config_client_metrics import ClientMetricsConfig
+
+
+async def alter_topic(
+    cluster: Cluster, config: DynamicConfig, name: str, change: ChangeOverrides, validate_only: bool
+) -> None:
+    """InvalidConfig if the result is not legal, UnknownTopic, in this order as in Kafka."""
+    if not name:
+        raise Invalid("Default topic resources are not allowed.")
+    topic_name = TopicName.from_kafka(name)
+    topic = cluster.image.topics.get(topic_name)
+    config.log_config(change(topic.config if topic else {}))
+    if topic is None:
+        raise UnknownTopic(f"The topic '{name}' does not exist.")
+    if not validate_only:
+        await cluster.alter_topic_config(topic_name, change)
+
+
+async def alter_broker(
+    cluster: Cluster, config: DynamicConfig, name: str, change: ChangeOverrides, validate_only: bool
+) -> None:
+    """`name` is this broker's id, or empty for all brokers.  Invalid if the result is not legal."""
+    broker_id = this_broker(config, name) if name else None
+
+    def checked(current: Overrides) -> Overrides:
+        overrides = change(current)
+        config.check(overrides, for_all=broker_id is None)
+        return overrides
+
+    image = cluster.image
+    checked(image.default_broker_config if broker_id is None else image.broker_configs.get(broker_id, {}))
+    if not validate_only:
+        await cluster.alter_broker_config(broker_id, checked)
+
+
+async def alter_client_metrics(
+    cluster: Cluster, name: str, change: ChangeOverrides, validate_only: bool
+) -> None:
+    """Invalid, or InvalidConfig, if the result is not legal.  Without overrides the subscription is gone."""
+    if not name:
+        raise Invalid("Subscription name can't be empty")
+
+    def checked(current: Overrides) -> Overrides:
+        overrides = change(current)
+        ClientMetricsConfig.build(overrides)
+        return overrides
+
+    checked(cluster.image.client_metrics.get(name, {}))
+    if not validate_only:
+        await cluster.alter_client_metrics(name, checked)
+
+
+def this_broker(config: DynamicConfig, name: str) -> BrokerId:
+    """The id that `name` spells, which must be ours: only a broker itself knows what it can be told."""
+    own = config.current.node.node_id
+    if not name.isdecimal():
+        raise Invalid(f"Node id must be an integer, but it is: {name}")
+    if int(name) != own:
+        raise Invalid(f"Unexpected broker id, expected {own}, but received {name}")
+    return own
