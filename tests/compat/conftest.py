@@ -1,0 +1,52 @@
+"""One broker for all tests of real clients, as a process of its own.
+
+`bootstrap` is its address.  With ANABRANCH_COMPAT_BOOTSTRAP=HOST:PORT the tests run against the broker there
+instead (Apache Kafka, to judge the judge); the tests that start and stop brokers are skipped then.  Brokers are
+shared, so a test makes topics of its own: `name("orders")` is unused.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+
+ELSEWHERE = os.environ.get("ANABRANCH_COMPAT_BOOTSTRAP")
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if ELSEWHERE:
+        yield ELSEWHERE
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker.bootstrap
+        assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Brokers of one test: `own_broker(settings)` starts one; they end with the test."""
+    if ELSEWHERE:
+        pytest.skip("starts brokers of its own")
+    brokers: list[BrokerProcess] = []
+
+    def start(settings: dict[str, str] | None = None) -> BrokerProcess:
+        folder = tmp_path / f"broker-{len(brokers)}"
+        folder.mkdir()
+        brokers.append(BrokerProcess(folder, settings))
+        brokers[-1].start()
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.kill()
+
+
+@pytest.fixture
+def name() -> Callable[[str], str]:
+    prefix = uuid.uuid4().hex[:8]
+    return lambda topic: f"{prefix}-{topic}"

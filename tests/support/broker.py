@@ -1,0 +1,127 @@
+"""A broker as people run it: `anabranch standalone` in a process of its own, to stop, kill and start again.
+
+    with BrokerProcess(folder) as broker:
+        client = Consumer({"bootstrap.servers": broker.bootstrap, ...})
+        broker.kill()
+        broker.start()          # the same data, the same port: clients find it again
+
+It takes any free port the first time and keeps it.  What it prints goes to `broker.log` beside the data, and
+into the error when it does not start.  Its environment has no ANABRANCH_ variables, which would be settings.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+READY_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 20.0
+
+
+class BrokerFailed(Exception):
+    """The broker did not start, or did not stop when told to.  Has the end of its log."""
+
+
+class BrokerProcess:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, wrapper: tuple[str, ...] = ()
+    ) -> None:
+        """`wrapper` is put before the command: a profiler, `strace`."""
+        self.data = folder / "data"
+        self.log = folder / "broker.log"
+        self._ready = folder / "ready.json"
+        self._settings = dict(settings or {})
+        self._wrapper = wrapper
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self.pid = 0
+        self.bootstrap = ""
+
+    def command(self) -> list[str]:
+        program = str(Path(sys.executable).with_name("anabranch"))
+        command = [*self._wrapper, program, "standalone", "--data", str(self.data)]
+        command += ["--kafka-port", str(self._port), "--ready-file", str(self._ready)]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        return command
+
+    def start(self) -> float:
+        """Start it and wait until it serves.  Returns the seconds that took."""
+        assert self._process is None, "already running"
+        self._ready.unlink(missing_ok=True)
+        started = time.monotonic()
+        with self.log.open("ab") as log:
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+        while (ready := self._read_ready()) is None:
+            if self._process.poll() is not None:
+                self._process = None
+                raise BrokerFailed(f"the broker ended at once:\n{self.last_lines()}")
+            if time.monotonic() - started > READY_TIMEOUT_S:
+                self.kill()
+                raise BrokerFailed(
+                    f"the broker is not ready after {READY_TIMEOUT_S:.0f} s:\n{self.last_lines()}"
+                )
+            time.sleep(0.005)
+        took_s = time.monotonic() - started
+        self.bootstrap = str(ready["kafka"])
+        self.pid = int(str(ready["pid"]))
+        self._port = int(self.bootstrap.rsplit(":", 1)[1])
+        return took_s
+
+    def _read_ready(self) -> dict[str, object] | None:
+        try:
+            loaded = json.loads(self._ready.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return loaded if isinstance(loaded, dict) else None
+
+    def stop(self) -> float:
+        """SIGTERM, and wait for the clean end.  Returns the seconds that took."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: what a power cut does to a process."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, sign: signal.Signals) -> float:
+        if self._process is None:
+            return 0.0
+        process, self._process = self._process, None
+        started = time.monotonic()
+        process.send_signal(sign)
+        try:
+            code = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerFailed(
+                f"the broker does not stop after {STOP_TIMEOUT_S:.0f} s:\n{self.last_lines()}"
+            ) from None
+        if sign == signal.SIGTERM and code != 0:
+            raise BrokerFailed(f"the broker ended with code {code}:\n{self.last_lines()}")
+        return time.monotonic() - started
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def last_lines(self, count: int = 40) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-count:])
+
+    def __enter__(self) -> "BrokerProcess":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
