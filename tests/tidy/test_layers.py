@@ -22,7 +22,8 @@ GATEWAYS = ("anabranch.server.kafka", "anabranch.server.pulsar")
 @cache
 def ranks() -> dict[str, int]:
     """Each part's height, 0 the lowest."""
-    section = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").split("## 8. Layers")[1]
+    section = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    section = section.split("## 8. Layers")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     top_down = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows]
     top_down.insert(1, ["node"])

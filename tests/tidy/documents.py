@@ -1,0 +1,36 @@
+"""The documents, as far as they can be tried out: commands in `console` blocks, blocks in Python."""
+
+import re
+from typing import NamedTuple
+
+from tests.tidy.tree import ROOT
+
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/configuration.md", "docs/design.md")
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str) -> list[Block]:
+    return [Block(*match.groups()) for match in _BLOCK.finditer(read(page))]
+
+
+def commands(page: str) -> list[str]:
+    """What stands after `$ ` in the page's console blocks, without comments."""
+    lines = (
+        line for block in blocks(page) if block.language == "console" for line in block.text.splitlines()
+    )
+    return [line[2:].split("  #")[0].strip() for line in lines if line.startswith("$ ")]
+
+
+def links(page: str) -> list[str]:
+    return _LINK.findall(read(page))
