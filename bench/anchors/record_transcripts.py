@@ -3,7 +3,8 @@
     python bench/anchors/record_transcripts.py --bootstrap 127.0.0.1:19092 [--only confluent]
 
 Kafka applies a change of metadata some milliseconds after it has answered, so the scripts pause after each
-(`--settle-s`).  Every script runs twice; what differs between two runs on the same broker does not belong into a transcript.
+(`--settle-s`).  Every script runs twice; what differs between two runs on the same broker does not belong
+into a transcript.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """One broker for all tests of real clients, as a process of its own.
 
 `bootstrap` is its address.  With ANABRANCH_COMPAT_BOOTSTRAP=HOST:PORT the tests run against the broker there
-instead (Apache Kafka, to judge the judge); the tests that start and stop brokers are skipped then.  Brokers are
-shared, so a test makes topics of its own: `name("orders")` is unused.
+instead (Apache Kafka, to judge the judge); the tests that start and stop brokers are skipped then.  The
+broker is shared, so a test makes topics of its own: `name("orders")` is unused.
 """
 
 import os

@@ -52,14 +52,9 @@ class BrokerProcess:
 
     def start(self) -> float:
         """Start it and wait until it serves.  Returns the seconds that took."""
-        assert self._process is None, "already running"
-        self._ready.unlink(missing_ok=True)
         started = time.monotonic()
-        with self.log.open("ab") as log:
-            environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
-            self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-            )
+        self.launch()
+        assert self._process is not None
         while (ready := self._read_ready()) is None:
             if self._process.poll() is not None:
                 self._process = None
@@ -75,6 +70,16 @@ class BrokerProcess:
         self.pid = int(str(ready["pid"]))
         self._port = int(self.bootstrap.rsplit(":", 1)[1])
         return took_s
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+        assert self._process is None, "already running"
+        self._ready.unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
 
     def _read_ready(self) -> dict[str, object] | None:
         try:

@@ -1,4 +1,4 @@
-"""Administration through kafka-python: topics by name and id, configurations, offsets, log folders, errors."""
+"""Administration through kafka-python: topics by name and id, configurations, offsets, log folders."""
 
 import uuid
 from collections.abc import Callable

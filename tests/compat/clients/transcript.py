@@ -1,7 +1,7 @@
 """A transcript: what one client said to a broker and heard back, as lines that any broker must repeat.
 
 A client script runs a fixed list of actions and prints one line an action.  The lines recorded from Apache
-Kafka are kept in `tests/compat/transcripts/`; the tests print the same script's lines on our broker and compare.
+Kafka are kept in `tests/compat/transcripts/`; the tests run the same script on our broker and compare.
 
     == create topics ==
     orders 3 partitions: ok
