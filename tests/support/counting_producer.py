@@ -2,9 +2,10 @@
 
     counting_producer.py --bootstrap ADDRESS --topic T --partitions N --acks all [--idempotent] --ledger FILE
 
-Record k of producer `--name` has the value "name k " and some padding.  A line "k partition offset" goes into the
-ledger when, and only when, its acknowledgement has arrived.  It goes on until SIGTERM, whatever happens to the
-broker; then it waits for what is on its way and writes "end SENT ACKED FAILED".
+Record k of producer `--name` has the value "name k " and some padding.  A line "k partition offset" goes into
+the ledger when, and only when, its acknowledgement has arrived (offset -1: acknowledged as a duplicate, so that
+librdkafka does not know where).  It goes on until SIGTERM, whatever happens to the broker; then it waits for
+what is on its way and writes "end SENT ACKED FAILED".
 """
 
 import argparse
@@ -30,7 +31,8 @@ class Ledger:
             self._file.write(f"# {number} {error.name()}\n")
             return
         self.acked += 1
-        self._file.write(f"{number} {message.partition()} {message.offset()}\n")
+        offset = message.offset()
+        self._file.write(f"{number} {message.partition()} {-1 if offset is None else offset}\n")
 
     def end(self, sent: int) -> None:
         self._file.write(f"end {sent} {self.acked} {self.failed}\n")
