@@ -69,6 +69,10 @@ class OffsetOutOfRange(Invalid): ...
 class OutOfOrderSequence(Invalid): ...
 
 
+class InvalidTransactionState(Invalid):
+    """The transaction is not in a state that allows this."""
+
+
 class NotFound(AnabranchError): ...
 
 
@@ -109,6 +113,10 @@ class Unavailable(AnabranchError): ...
 
 class UnknownLeaderEpoch(Unavailable):
     """The client knows a newer leader than this replica does."""
+
+
+class Throttled(Unavailable):
+    """Too early or too much; the limit is the caller's own."""
 
 
 class DiskFull(Unavailable): ...

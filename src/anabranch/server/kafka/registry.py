@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from anabranch.base.network import Chunk
+from anabranch.server.peer import Peer
 from anabranch.server.services import Services
 
 Answer = dict[str, Any]
@@ -36,16 +37,23 @@ Handler = Callable[..., Any]
 class RequestContext:
     """What a handler knows about the request besides its fields."""
 
-    __slots__ = ("client_id", "connection_id", "correlation_id", "services", "version")
+    __slots__ = ("client_id", "connection_id", "correlation_id", "peer", "services", "version")
 
     def __init__(
-        self, version: int, correlation_id: int, client_id: str | None, connection_id: int, services: Services
+        self,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection_id: int,
+        services: Services,
+        peer: Peer | None = None,
     ) -> None:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.connection_id = connection_id
         self.services = services
+        self.peer = peer or Peer()
 
 
 class Api(NamedTuple):

@@ -1,0 +1,48 @@
+"""ApiVersions (18): what this broker speaks, from the table of what is registered.
+
+A client asks before it knows anything, so a request of a version we lack is not refused: it is
+answered at version 0 with UNSUPPORTED_VERSION and our range for this one API, and the client asks
+again (KIP-511).  The header of the answer never has tagged fields, whatever the version.
+
+v3 has the client's name and version, which must look like a Maven artifact's (Kafka's rule), and in
+the answer features.  We have none to finalize: Kafka's are about its own metadata log, about the
+group and the transaction protocol; clients take what is not named for the older protocol.
+"""
+
+import re
+from functools import cache
+from typing import Any
+
+from anabranch.server.kafka.registry import Answer, Api, RequestContext, api, load_apis
+from anabranch.wire.kafka.encoder import encoder
+from anabranch.wire.kafka.schema import ErrorCode
+
+_KEY = 18
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@api(_KEY, versions=(0, 4))
+def api_versions(request: Any, ctx: RequestContext) -> Answer:
+    if ctx.version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return {"error_code": ErrorCode.invalid_request, "api_keys": []}
+        ctx.peer.software_name, ctx.peer.software_version = name, version
+    return {"api_keys": _everything()}
+
+
+def unsupported_answer(apis: dict[int, Api]) -> bytes:
+    """The body, at version 0, of the answer to an ApiVersions request of a version that we lack."""
+    body = bytearray()
+    answer = {"error_code": ErrorCode.unsupported_version, "api_keys": [_range_of(apis[_KEY])]}
+    encoder(_KEY, 0)(body, answer)
+    return bytes(body)
+
+
+@cache
+def _everything() -> list[Answer]:
+    return [_range_of(api) for api in load_apis().values()]
+
+
+def _range_of(api: Api) -> Answer:
+    return {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}

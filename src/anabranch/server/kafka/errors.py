@@ -1,0 +1,66 @@
+"""Our errors as Kafka's codes: the one place where they meet.
+
+An error has the code of its class, or of the nearest class above it that has one, so that a new kind
+of `Invalid` is INVALID_REQUEST until somebody gives it a better one.  What was not raised on purpose
+is UNKNOWN_SERVER_ERROR, and its message is nobody's business outside.
+"""
+
+from functools import cache
+
+from anabranch.base import errors
+from anabranch.wire.kafka.schema import ErrorCode
+
+_CODES: dict[type[BaseException], ErrorCode] = {
+    # The request is wrong.
+    errors.Invalid: ErrorCode.invalid_request,
+    errors.InvalidTopicName: ErrorCode.invalid_topic_exception,
+    errors.InvalidConfig: ErrorCode.invalid_config,
+    errors.InvalidPartitions: ErrorCode.invalid_partitions,
+    errors.InvalidReplicationFactor: ErrorCode.invalid_replication_factor,
+    errors.InvalidReplicaAssignment: ErrorCode.invalid_replica_assignment,
+    errors.PolicyViolation: ErrorCode.policy_violation,
+    errors.InvalidRecord: ErrorCode.invalid_record,
+    errors.InvalidTimestamp: ErrorCode.invalid_timestamp,
+    errors.TooLarge: ErrorCode.message_too_large,
+    errors.UnsupportedForFormat: ErrorCode.unsupported_for_message_format,
+    errors.UnsupportedCompression: ErrorCode.unsupported_compression_type,
+    errors.OffsetOutOfRange: ErrorCode.offset_out_of_range,
+    errors.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
+    errors.InvalidTransactionState: ErrorCode.invalid_txn_state,
+    # What it names is not there, or is.
+    errors.NotFound: ErrorCode.resource_not_found,
+    errors.UnknownTopic: ErrorCode.unknown_topic_or_partition,
+    errors.UnknownTopicId: ErrorCode.unknown_topic_id,
+    errors.Exists: ErrorCode.topic_already_exists,
+    # Somebody else's turn.
+    errors.NotOwner: ErrorCode.not_leader_or_follower,
+    errors.Fenced: ErrorCode.producer_fenced,
+    errors.InvalidProducerEpoch: ErrorCode.invalid_producer_epoch,
+    errors.TransactionCoordinatorFenced: ErrorCode.transaction_coordinator_fenced,
+    errors.FencedLeaderEpoch: ErrorCode.fenced_leader_epoch,
+    errors.UnknownLeaderEpoch: ErrorCode.unknown_leader_epoch,
+    # It would work later.  Of Kafka's codes this is the one that every client retries.
+    errors.Conflict: ErrorCode.request_timed_out,
+    errors.Unavailable: ErrorCode.request_timed_out,
+    errors.TimedOut: ErrorCode.request_timed_out,
+    errors.Throttled: ErrorCode.throttling_quota_exceeded,
+    errors.DiskFull: ErrorCode.kafka_storage_error,
+    errors.Corrupt: ErrorCode.corrupt_message,
+}
+
+
+@cache
+def _code_of(kind: type[BaseException]) -> ErrorCode:
+    for above in kind.__mro__:
+        if above in _CODES:
+            return _CODES[above]
+    return ErrorCode.unknown_server_error
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    return _code_of(type(error))
+
+
+def message_of(error: BaseException) -> str | None:
+    """What a client may read about it."""
+    return str(error) if isinstance(error, errors.AnabranchError) else None

@@ -1,0 +1,13 @@
+"""Who is on the other end of a connection, as far as it has said."""
+
+
+class Peer:
+    """`software_name` and `software_version` come with ApiVersions, and may never come."""
+
+    __slots__ = ("address", "port", "software_name", "software_version")
+
+    def __init__(self, address: str | None = None, port: int | None = None) -> None:
+        self.address = address
+        self.port = port
+        self.software_name: str | None = None
+        self.software_version: str | None = None
