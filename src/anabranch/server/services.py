@@ -6,6 +6,7 @@ from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
 from anabranch.partition.host import PartitionHost
 from anabranch.server.config import DynamicConfig
+from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.telemetry import Telemetry
 
@@ -18,3 +19,4 @@ class Services:
     partitions: PartitionHost
     producer_ids: ProducerIds
     telemetry: Telemetry
+    fetch_sessions: FetchSessions

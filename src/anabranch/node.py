@@ -1,0 +1,129 @@
+"""The composition root: one broker, from its configuration to its open port.
+
+    data folder ─> metadata store ─> cluster image ─> partitions ─> listener
+                                          └─ dynamic configuration
+
+Everything is built here and nowhere else; parts get what they need as arguments.  `stop` takes it
+down in the opposite order: no new work, answers under way, then flush, checkpoint, and the mark of a
+clean stop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+from anabranch.base.clock import SystemClock
+from anabranch.base.disk import DirectDisk
+from anabranch.base.network import TcpNetwork
+from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.hosting import Hosting
+from anabranch.cluster.image import BrokerImage, ClusterImage
+from anabranch.cluster.topics import TopicDefaults
+from anabranch.meta.embedded import EmbeddedStore
+from anabranch.partition.folders import DataFolderLock
+from anabranch.partition.host import PartitionHost
+from anabranch.partition.upkeep import Upkeep
+from anabranch.server.config import BrokerConfig, DynamicConfig
+from anabranch.server.fetch_sessions import FetchSessions
+from anabranch.server.kafka.registry import load_apis
+from anabranch.server.listener import KafkaListener
+from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.services import Services
+from anabranch.server.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+_GRACE_S = 5.0
+
+
+class Node:
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._tasks: list[asyncio.Task[None]] = []
+        self.addresses: dict[str, str] = {}
+        self.failed: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Bring the broker up.  It serves when this returns; nothing is left behind if it raises."""
+        config = self._config
+        data = config.node.data_dir
+        self.failed = asyncio.get_running_loop().create_future()
+        self._lock = DataFolderLock(data)
+        try:
+            await self._build(config)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    async def _build(self, config: BrokerConfig) -> None:
+        clock, chance = SystemClock(), Random()
+        disk = DirectDisk(config.node.max_open_files)
+        data = config.node.data_dir
+        dynamic = DynamicConfig(config)
+        self._store = EmbeddedStore.open(data / "metadata", disk)
+        cluster = await Cluster.open(
+            self._store,
+            config.node.node_id,
+            clock,
+            chance,
+            TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor),
+            lambda overrides: _check_topic(dynamic, overrides),
+        )
+        self._host = PartitionHost(disk, clock, data, config.node.node_id)
+        hosting = Hosting(self._host, dynamic.log_config)
+        nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
+        for subscriber in (dynamic.image_changed, hosting.image_changed):
+            subscriber(nothing, cluster.image)
+            cluster.subscribe(subscriber)
+        dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
+        self._upkeep = Upkeep(self._host, disk, clock, dynamic)
+        self._host.recover()
+
+        services = Services(
+            clock=clock,
+            config=dynamic,
+            cluster=cluster,
+            partitions=self._host,
+            producer_ids=ProducerIds(cluster),
+            telemetry=Telemetry(cluster, dynamic, clock, chance),
+            fetch_sessions=FetchSessions(config.fetch.max_session_slots, clock, chance),
+        )
+        self._listener = KafkaListener(load_apis(), services)
+        bind = config.sockets.bind
+        host, port = await self._listener.open(TcpNetwork(), bind.host, bind.port)
+        told = config.sockets.advertised
+        if told is not None:
+            host, port = told.host, told.port or port
+        await cluster.register_broker(BrokerImage(config.node.node_id, host, port, config.node.rack))
+        self.addresses = {"kafka": f"{host}:{port}"}
+        self._run(cluster.run())
+        self._run(self._listener.sweep())
+        self._run(self._upkeep.run())
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Supervise a task for as long as the node lives: if it dies, so does the node."""
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled() or task.exception() is None or self.failed is None or self.failed.done():
+            return
+        self.failed.set_exception(task.exception())  # type: ignore[arg-type]
+
+    async def stop(self) -> None:
+        """Bring the broker down cleanly."""
+        await self._listener.close(_GRACE_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._upkeep.stop()
+        self._host.close()
+        await self._store.close()
+        self._lock.release()
+
+
+def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:
+    dynamic.log_config(overrides)

@@ -1,0 +1,239 @@
+"""Fetch (1): whole batches out of partitions, waiting for them if there are too few.
+
+Versions 4 to 18; `fetch_sessions` explains the session id and epoch of 7 and later.  The answer's
+records are ranges of log files (`wire/kafka/fetch.py`); they are never read here.
+
+A fetch answers at once when it has `min_bytes`, when `max_wait` is 0, or when there is an error to
+tell.  Else it waits to be woken by one of its partitions or by its deadline, and looks again.
+
+Byte limits (KIP-74): each partition gives at most its own and what is left of the request's; only the
+first batch of the whole answer may exceed them, so that a consumer always makes progress.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from uuid import UUID
+
+from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
+from anabranch.base.network import Chunk
+from anabranch.partition.partition import Partition
+from anabranch.partition.partition_log import Isolation
+from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
+from anabranch.server.kafka.errors import code_of
+from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, api
+from anabranch.server.services import Services
+from anabranch.wire.kafka.decoder import decode
+from anabranch.wire.kafka.fetch import Fetched, write_fetched
+
+_CONSUMER = -1
+
+
+@api(1, versions=(4, 18), raw=True)
+def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Deferred:
+    request = decode(1, ctx.version, frame, at)
+    services = ctx.services
+    try:
+        session, wanted, whole = services.fetch_sessions.open(request, ctx.version)
+    except AnabranchError as error:
+        return write_fetched(ctx.version, code_of(error), NO_SESSION, ())
+    work = Fetch(
+        ctx.version,
+        services,
+        session,
+        wanted,
+        whole=whole,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, services.config.current.fetch.max_bytes),
+        isolation=Isolation.COMMITTED if request.isolation_level == 1 else Isolation.UNCOMMITTED,
+    )
+    work.look()
+    if request.max_wait <= 0 or not wanted or work.is_satisfied:
+        return work.answer()
+    return work.wait(request.max_wait / 1000)
+
+
+class Fetch:
+    """One fetch request, looked at once or several times."""
+
+    __slots__ = (
+        "_answered",
+        "_deadline",
+        "_failed",
+        "_found",
+        "_isolation",
+        "_loop",
+        "_max_bytes",
+        "_min_bytes",
+        "_partitions",
+        "_scheduled",
+        "_services",
+        "_session",
+        "_size",
+        "_version",
+        "_wanted",
+        "_whole",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        services: Services,
+        session: FetchSession | None,
+        wanted: list[Wanted],
+        *,
+        whole: bool,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: Isolation,
+    ) -> None:
+        self._version = version
+        self._services = services
+        self._session = session
+        self._wanted = wanted
+        self._whole = whole
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._isolation = isolation
+        self._partitions: list[Partition] = []
+        self._found: list[Fetched] = []
+        self._size = 0
+        self._failed = False
+        self._scheduled = False
+
+    @property
+    def is_satisfied(self) -> bool:
+        return self._size >= self._min_bytes or self._failed
+
+    # --- looking
+
+    def look(self) -> None:
+        """Read every partition as it stands now."""
+        left = self._max_bytes
+        found: list[Fetched] = []
+        partitions: list[Partition] = []
+        self._failed = False
+        for wanted in self._wanted:
+            try:
+                partition = self._partition(wanted)
+                one = self._read(partition, wanted, left)
+                partitions.append(partition)
+            except (AnabranchError, OSError) as error:
+                self._failed = True
+                one = Fetched(wanted.index, code_of(error), -1, -1, -1, None, None)
+            if one.diverging is not None:
+                self._failed = True
+            left -= one.size_bytes
+            found.append(one)
+        self._found = found
+        self._partitions = partitions
+        self._size = self._max_bytes - left
+
+    def _partition(self, wanted: Wanted) -> Partition:
+        host = self._services.partitions
+        if isinstance(wanted.topic, UUID):
+            topic = host.topic_by_id(wanted.topic)
+            if topic is None:
+                raise UnknownTopicId(f"there is no topic with the id {wanted.topic}")
+            return host.partition_of(topic, wanted.index)
+        return host.partition(wanted.topic, wanted.index)
+
+    def _read(self, partition: Partition, wanted: Wanted, left: int) -> Fetched:
+        if partition.retired:
+            raise UnknownTopic("the topic is gone")
+        partition.check_leader_epoch(wanted.leader_epoch)
+        if wanted.last_fetched_epoch >= 0:
+            diverging = self._divergence(partition, wanted)
+            if diverging is not None:
+                return Fetched(wanted.index, 0, partition.high_watermark, -1, -1, None, None, diverging)
+        records = partition.read(
+            wanted.fetch_offset,
+            min(wanted.max_bytes, max(left, 0)),
+            self._isolation,
+            whole_first=left == self._max_bytes,
+        )
+        aborted = partition.aborted(wanted.fetch_offset, self._isolation)
+        return Fetched(
+            wanted.index,
+            0,
+            partition.high_watermark,
+            partition.last_stable,
+            partition.log_start,
+            None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted],
+            records,
+        )
+
+    def _divergence(self, partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
+        """Where the reader's history left ours, None if it did not."""
+        epoch, end = partition.epoch_end(wanted.last_fetched_epoch)
+        if epoch < 0:
+            raise OffsetOutOfRange(f"leader epoch {wanted.last_fetched_epoch} is not in the log")
+        if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
+            return epoch, end
+        return None
+
+    # --- answering
+
+    def answer(self) -> list[Chunk]:
+        session = self._session
+        if session is None:
+            return write_fetched(self._version, 0, NO_SESSION, self._by_topic(range(len(self._found))))
+        told = [i for i in range(len(self._found)) if self._has_news(i) or self._whole]
+        chunks = write_fetched(self._version, 0, session.session_id, self._by_topic(told))
+        for i in told:
+            if self._found[i].records is not None:
+                session.gave_records(self._wanted[i])
+        return chunks
+
+    def _has_news(self, i: int) -> bool:
+        """Whether a partition has something that the session was not told yet."""
+        wanted, one = self._wanted[i], self._found[i]
+        news = (
+            one.records is not None
+            or one.error_code != 0
+            or one.diverging is not None
+            or one.high_watermark != wanted.high_watermark
+            or one.log_start != wanted.log_start
+        )
+        wanted.high_watermark, wanted.log_start = one.high_watermark, one.log_start
+        return news
+
+    def _by_topic(self, chosen: "range | list[int]") -> Iterator[tuple[str | UUID, list[Fetched]]]:
+        topics: dict[str | UUID, list[Fetched]] = {}
+        for i in chosen:
+            topics.setdefault(self._wanted[i].topic, []).append(self._found[i])
+        return iter(topics.items())
+
+    # --- waiting
+
+    def wait(self, seconds: float) -> Deferred:
+        """The answer, when there is enough or `seconds` have passed."""
+        self._loop = asyncio.get_running_loop()
+        self._answered: Deferred = self._loop.create_future()
+        self._answered.add_done_callback(self._leave)
+        self._deadline = self._loop.call_later(seconds, self._expire)
+        for partition in self._partitions:
+            partition.wait(self._wake)
+        return self._answered
+
+    def _wake(self) -> None:
+        """A partition has moved on.  Several may in one turn of the loop: look once, afterwards."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._scheduled = False
+        if not self._answered.done():
+            self.look()
+            if self.is_satisfied:
+                self._answered.set_result(self.answer())
+
+    def _expire(self) -> None:
+        if not self._answered.done():
+            self.look()
+            self._answered.set_result(self.answer())
+
+    def _leave(self, _: Deferred) -> None:
+        self._deadline.cancel()
+        for partition in self._partitions:
+            partition.stop_waiting(self._wake)

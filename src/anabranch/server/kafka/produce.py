@@ -1,0 +1,204 @@
+"""Produce (0): batches into partitions.
+
+Served from version 3 on, the first that carries record batches; advertised from 0, as Kafka does,
+because librdkafka takes a broker without version 0 for one that is older than it is.
+
+A batch is checked and stored in the call itself.  One that would have to be unpacked and is large is
+prepared in a thread, and the connection waits for it, so that the order of a client's requests is the
+order in the log.  With acks=0 there is no answer, and an error closes the connection.
+"""
+
+import asyncio
+from typing import NamedTuple
+from uuid import UUID
+
+from anabranch.base.errors import (
+    AnabranchError,
+    Corrupt,
+    InvalidTransactionState,
+    UnknownTopic,
+    UnsupportedCompression,
+)
+from anabranch.base.network import Chunk
+from anabranch.partition.partition import Partition
+from anabranch.partition.partition_log import Appended
+from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL, read_header
+from anabranch.records.record import MissingKeys
+from anabranch.server.kafka.errors import code_of
+from anabranch.server.kafka.registry import RequestContext, api
+from anabranch.wire.kafka.produce import (
+    Produced,
+    ProducePartition,
+    ProduceRequest,
+    RecordError,
+    read_produce,
+    write_produced,
+)
+from anabranch.wire.kafka.schema import ErrorCode
+
+_ZSTD = 4
+_ACKS = (-1, 0, 1)
+_ATTRIBUTES_LOW_BYTE = 22
+
+
+class _Target(NamedTuple):
+    """Where one batch goes, or why it cannot."""
+
+    part: ProducePartition
+    partition: Partition | None
+    error: int
+    message: str | None
+
+
+@api(0, versions=(3, 13), raw=True, advertise_from=0)
+def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
+    request = read_produce(frame, at, ctx.version)
+    topics = [(topic.name, _targets(topic.name, topic.partitions, request, ctx)) for topic in request.topics]
+    for _, targets in topics:
+        for target in targets:
+            records = target.part.records
+            if target.partition is not None and records is not None and target.partition.is_heavy(records):
+                return _produce_heavy(request, _detached(topics), ctx.version)
+    results: list[tuple[bytes, list[Produced]]] = []
+    waiting: list[asyncio.Future[None]] = []
+    for name, targets in topics:
+        produced = []
+        for target in targets:
+            if target.partition is None or target.part.records is None:
+                produced.append(_refused(target.part.partition, target.error, target.message))
+                continue
+            try:
+                appended = target.partition.append(target.part.records, request.acks)
+            except (AnabranchError, OSError) as error:
+                produced.append(_failed(target.part.partition, error))
+                continue
+            if appended.acknowledged is not None:
+                waiting.append(appended.acknowledged)
+            produced.append(_stored(target.part.partition, target.partition, appended))
+        results.append((name, produced))
+    if waiting:
+        return _answer_later(request, ctx.version, results, waiting)
+    return _answer(request, ctx.version, results)
+
+
+def _targets(
+    name: bytes, parts: list[ProducePartition], request: ProduceRequest, ctx: RequestContext
+) -> list[_Target]:
+    """Every batch of a topic with its partition, or with what speaks against it."""
+    if request.acks not in _ACKS:
+        return [_Target(part, None, ErrorCode.invalid_required_acks, None) for part in parts]
+    host = ctx.services.partitions
+    if ctx.version >= 13:
+        topic = host.topic_by_id(UUID(bytes=name))
+        unknown = ErrorCode.unknown_topic_id
+    else:
+        unknown = ErrorCode.unknown_topic_or_partition
+        try:
+            topic = host.topic(str(name, "utf-8", "replace"))
+        except UnknownTopic:
+            topic = None
+    if topic is None:
+        return [_Target(part, None, unknown, None) for part in parts]
+    targets = []
+    for part in parts:
+        try:
+            _check_request(part.records, ctx.version)
+            targets.append(_Target(part, host.partition_of(topic, part.partition), 0, None))
+        except (AnabranchError, OSError) as error:
+            targets.append(_Target(part, None, code_of(error), str(error)))
+    return targets
+
+
+def _check_request(records: memoryview | None, version: int) -> None:
+    """What depends on the request rather than on the batch or its topic."""
+    if records is None or len(records) < HEADER_SIZE:
+        raise Corrupt("a produce request must hold exactly one record batch a partition")
+    attributes = records[_ATTRIBUTES_LOW_BYTE]
+    if attributes & 7 == _ZSTD and version < 7:
+        raise UnsupportedCompression("zstd needs version 7 of the produce request")
+    if attributes & TRANSACTIONAL and read_header(records).is_transactional:
+        raise InvalidTransactionState("no transaction is open for this producer and partition")
+
+
+def _stored(index: int, partition: Partition, appended: Appended) -> Produced:
+    return Produced(index, 0, appended.base_offset, appended.append_time_ms, partition.log_start)
+
+
+def _refused(index: int, code: int, message: str | None) -> Produced:
+    return Produced(index, code, -1, -1, -1, message)
+
+
+def _failed(index: int, error: Exception) -> Produced:
+    if isinstance(error, MissingKeys):
+        text = "Compacted topic cannot accept message without key"
+        at_fault = tuple(RecordError(number, text) for number in error.indexes)
+        return Produced(index, ErrorCode.invalid_record, -1, -1, -1, str(error), at_fault)
+    return _refused(index, code_of(error), str(error))
+
+
+def _answer(
+    request: ProduceRequest, version: int, results: list[tuple[bytes, list[Produced]]]
+) -> tuple[Chunk, ...] | None:
+    if request.acks:
+        return (write_produced(version, results),)
+    for _, produced in results:
+        for one in produced:
+            if one.error_code:
+                raise Corrupt(f"a produce request with acks=0 failed: {one.message or one.error_code}")
+    return None
+
+
+async def _answer_later(
+    request: ProduceRequest,
+    version: int,
+    results: list[tuple[bytes, list[Produced]]],
+    waiting: "list[asyncio.Future[None]]",
+) -> tuple[Chunk, ...] | None:
+    await asyncio.wait(waiting)
+    failed = next((f.exception() for f in waiting if f.exception() is not None), None)
+    if isinstance(failed, Exception):
+        results = [
+            (name, [one if one.error_code else _failed(one.partition, failed) for one in produced])
+            for name, produced in results
+        ]
+    return _answer(request, version, results)
+
+
+def _detached(topics: list[tuple[bytes, list[_Target]]]) -> list[tuple[bytes, list[_Target]]]:
+    """The same batches in memory of their own: the frame's buffer is used again once we wait."""
+    return [
+        (
+            name,
+            [
+                target
+                if target.part.records is None
+                else target._replace(
+                    part=ProducePartition(target.part.partition, memoryview(bytearray(target.part.records)))
+                )
+                for target in targets
+            ],
+        )
+        for name, targets in topics
+    ]
+
+
+async def _produce_heavy(
+    request: ProduceRequest, topics: list[tuple[bytes, list[_Target]]], version: int
+) -> tuple[Chunk, ...] | None:
+    results = []
+    for name, targets in topics:
+        produced = []
+        for target in targets:
+            if target.partition is None or target.part.records is None:
+                produced.append(_refused(target.part.partition, target.error, target.message))
+                continue
+            try:
+                appended = await target.partition.append_heavy(target.part.records, request.acks)
+                if appended.acknowledged is not None:
+                    await appended.acknowledged
+            except (AnabranchError, OSError) as error:
+                produced.append(_failed(target.part.partition, error))
+                continue
+            produced.append(_stored(target.part.partition, target.partition, appended))
+        results.append((name, produced))
+    return _answer(request, version, results)

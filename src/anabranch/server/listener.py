@@ -1,0 +1,109 @@
+"""A listener and the connections that came in through it.
+
+Connections share a scratch buffer, a budget for large frames, and the table of APIs.  There may be at
+most `max.connections` of them, `max.connections.per.ip` from one address; one that has been silent
+for `connections.max.idle.ms` is closed, and one that sits on a half-sent frame while others wait for
+the memory loses it after `_STALLED_AFTER_S`.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+from anabranch.base.budget import ByteBudget
+from anabranch.base.network import Listener, Network
+from anabranch.server.connection import Connection
+from anabranch.server.framing import Frames, scratch_buffer
+from anabranch.server.kafka.registry import Api
+from anabranch.server.services import Services
+
+log = logging.getLogger(__name__)
+
+_SWEEP_S = 5.0
+_RELAX_AFTER_S = 10.0
+_STALLED_AFTER_S = 10.0
+
+
+class KafkaListener:
+    def __init__(self, apis: dict[int, Api], services: Services) -> None:
+        self.apis = apis
+        self.services = services
+        self._scratch = scratch_buffer()
+        self._budget = ByteBudget(services.config.current.sockets.queued_max_request_bytes)
+        self._connections: set[Connection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._ids = itertools.count()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: Listener | None = None
+
+    async def open(self, network: Network, host: str, port: int) -> tuple[str, int]:
+        """Start to listen; the address taken."""
+        backlog = self.services.config.current.sockets.listen_backlog_size
+        self._listener = await network.listen(host, port, lambda: Connection(self, next(self._ids)), backlog)
+        return self._listener.host, self._listener.port
+
+    # --- what connections ask of their home
+
+    def admit(self, connection: Connection) -> Frames | None:
+        sockets = self.services.config.current.sockets
+        address = connection.link.remote.rpartition(":")[0]
+        if (
+            len(self._connections) >= sockets.max_connections
+            or self._by_address[address] >= sockets.max_connections_per_ip
+        ):
+            log.warning("%s: refused, there are too many connections", connection.link.remote)
+            return None
+        self._connections.add(connection)
+        self._by_address[address] += 1
+        connection.last_active = self.services.clock.monotonic()
+        return Frames(
+            self._scratch, self._budget, sockets.request_max_bytes, connection.link, connection.handle
+        )
+
+    def dismiss(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        address = connection.link.remote.rpartition(":")[0]
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def track(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- upkeep
+
+    async def sweep(self) -> None:
+        """Close connections that are idle or stalled, for as long as the node runs."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            max_idle_ms = self.services.config.current.sockets.connections_max_idle_ms
+            now = self.services.clock.monotonic()
+            for connection in list(self._connections):
+                silent_s = now - connection.last_active
+                if silent_s > _RELAX_AFTER_S:
+                    connection.relax()
+                if connection.is_holding and self._budget.is_contended and silent_s > _STALLED_AFTER_S:
+                    log.warning("%s: closed, it stalled inside a request", connection.link.remote)
+                    connection.link.abort()
+                elif 0 <= max_idle_ms < silent_s * 1000 and connection.is_idle:
+                    log.info("%s: closed after %d s of silence", connection.link.remote, silent_s)
+                    connection.link.abort()
+
+    async def close(self, grace_s: float) -> None:
+        """Take no new connections or requests, let what is under way be answered, then close."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.quiesce()
+        deadline = self.services.clock.monotonic() + grace_s
+        while self.services.clock.monotonic() < deadline:
+            if not self._tasks and all(connection.is_idle for connection in self._connections):
+                break
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.link.abort()
