@@ -55,6 +55,9 @@ class TooLarge(Invalid):
     """A batch or request is beyond a configured limit."""
 
 
+class TelemetryTooLarge(TooLarge): ...
+
+
 class UnsupportedForFormat(Invalid):
     """Old message formats (magic 0 and 1) and unknown codecs."""
 
@@ -80,6 +83,10 @@ class UnknownTopic(NotFound): ...
 
 
 class UnknownTopicId(NotFound): ...
+
+
+class UnknownSubscription(NotFound):
+    """Of a client's metrics: it was told another one since."""
 
 
 class Exists(AnabranchError): ...

@@ -22,6 +22,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.InvalidRecord: ErrorCode.invalid_record,
     errors.InvalidTimestamp: ErrorCode.invalid_timestamp,
     errors.TooLarge: ErrorCode.message_too_large,
+    errors.TelemetryTooLarge: ErrorCode.telemetry_too_large,
     errors.UnsupportedForFormat: ErrorCode.unsupported_for_message_format,
     errors.UnsupportedCompression: ErrorCode.unsupported_compression_type,
     errors.OffsetOutOfRange: ErrorCode.offset_out_of_range,
@@ -31,6 +32,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.NotFound: ErrorCode.resource_not_found,
     errors.UnknownTopic: ErrorCode.unknown_topic_or_partition,
     errors.UnknownTopicId: ErrorCode.unknown_topic_id,
+    errors.UnknownSubscription: ErrorCode.unknown_subscription_id,
     errors.Exists: ErrorCode.topic_already_exists,
     # Somebody else's turn.
     errors.NotOwner: ErrorCode.not_leader_or_follower,
