@@ -12,6 +12,8 @@ the state of its partitions.  State of a topic that is not there was left behind
 means nothing; so does a path that is no document's.
 """
 
+from collections.abc import Hashable
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
@@ -37,9 +39,15 @@ from anabranch.meta.documents import (
     decode,
 )
 
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
 
 class ImageBuilder:
+    """`changed` tells whether what was applied made a difference."""
+
     def __init__(self, image: ClusterImage) -> None:
+        self.changed = False
         self._controller_id = image.controller_id
         self._brokers = dict(image.brokers)
         self._topics = dict(image.topics)
@@ -88,22 +96,17 @@ class ImageBuilder:
                 self._client_metric(paths.client_metrics_name(name), path, data)
 
     def _topic(self, name: TopicName, path: str, data: bytes | None) -> None:
-        before = self._topics.pop(name, None)
-        if before is not None:
-            del self._topics_by_id[before.id]
+        before = self._topics.get(name)
+        after = None if data is None else topic_image(name, decode(data, TopicDocument, path), before)
+        if before is not None and (after is None or after.id != before.id):
+            self._set(self._topics_by_id, before.id, None)
+        self._set(self._topics, name, after)
+        self._set(self._topics_by_kafka_name, name.kafka, after)
+        if after is not None:
+            self._set(self._topics_by_id, after.id, after)
         key = collision_key(name)
-        if data is None:
-            self._topics_by_kafka_name.pop(name.kafka, None)
-            self._topics_by_collision_key.pop(key or "", None)
-            return
-        self._put_topic(topic_image(name, decode(data, TopicDocument, path), before))
         if key is not None:
-            self._topics_by_collision_key[key] = name
-
-    def _put_topic(self, topic: TopicImage) -> None:
-        self._topics[topic.name] = topic
-        self._topics_by_kafka_name[topic.name.kafka] = topic
-        self._topics_by_id[topic.id] = topic
+            self._set(self._topics_by_collision_key, key, None if after is None else name)
 
     def _partition(self, topic_id: TopicId, index: int, path: str, data: bytes | None) -> None:
         topic = self._topics_by_id.get(topic_id)
@@ -114,32 +117,44 @@ class ImageBuilder:
             state = decode(data, PartitionDocument, path)
             partition = msgspec.structs.replace(partition, **msgspec.structs.asdict(state))
         partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
-        self._put_topic(msgspec.structs.replace(topic, partitions=partitions))
+        topic = msgspec.structs.replace(topic, partitions=partitions)
+        self._set(self._topics, topic.name, topic)
+        self._set(self._topics_by_kafka_name, topic.name.kafka, topic)
+        self._set(self._topics_by_id, topic.id, topic)
 
     def _broker(self, id: BrokerId, path: str, data: bytes | None) -> None:
         if data is None:
-            self._brokers.pop(id, None)
+            self._set(self._brokers, id, None)
             return
         document = decode(data, BrokerDocument, path)
-        self._brokers[id] = BrokerImage(id, document.host, document.port, document.rack)
+        self._set(self._brokers, id, BrokerImage(id, document.host, document.port, document.rack))
 
     def _controller(self, path: str, data: bytes | None) -> None:
-        self._controller_id = NO_BROKER if data is None else decode(data, ControllerDocument, path).broker
+        id = NO_BROKER if data is None else decode(data, ControllerDocument, path).broker
+        self.changed |= id != self._controller_id
+        self._controller_id = id
 
     def _broker_config(self, id: str, path: str, data: bytes | None) -> None:
-        overrides = {} if data is None else decode(data, ConfigDocument, path).overrides
-        if path == paths.DEFAULT_BROKER_CONFIG:
-            self._default_broker_config = overrides
-        elif overrides:
-            self._broker_configs[BrokerId(int(id))] = overrides
-        else:
-            self._broker_configs.pop(BrokerId(int(id)), None)
+        overrides = None if data is None else decode(data, ConfigDocument, path).overrides
+        if path != paths.DEFAULT_BROKER_CONFIG:
+            self._set(self._broker_configs, BrokerId(int(id)), overrides)
+            return
+        self.changed |= (overrides or {}) != self._default_broker_config
+        self._default_broker_config = overrides or {}
 
     def _client_metric(self, name: str, path: str, data: bytes | None) -> None:
-        if data is None:
-            self._client_metrics.pop(name, None)
+        overrides = None if data is None else decode(data, ConfigDocument, path).overrides
+        self._set(self._client_metrics, name, overrides)
+
+    def _set(self, table: dict[Key, Value], key: Key, value: Value | None) -> None:
+        """Put `value` into a table, or take the key out.  What is equal stays the object it was."""
+        if value == table.get(key):
+            return
+        self.changed = True
+        if value is None:
+            del table[key]
         else:
-            self._client_metrics[name] = decode(data, ConfigDocument, path).overrides
+            table[key] = value
 
 
 def topic_image(name: TopicName, document: TopicDocument, before: TopicImage | None = None) -> TopicImage:

@@ -44,6 +44,7 @@ class Follower:
     async def refresh(self, path: str) -> None:
         """Return once the image shows what is at `path`, or something newer."""
         self._unread[path] = None
+        await asyncio.sleep(0)  # writers whose answers came with ours are about to ask too: one sweep for all
         await self._sweep()
 
     async def run(self) -> None:
@@ -70,7 +71,8 @@ class Follower:
                 self._unread = changed | self._unread  # cancelled, or the store is away: not seen yet
                 self._work.set()
                 raise
-            self._swap(builder.build())
+            if builder.changed:
+                self._swap(builder.build())
 
     def _swap(self, image: ClusterImage) -> None:
         old, self.image = self.image, image

@@ -28,15 +28,13 @@ def recover(path: Path, disk: Disk) -> tuple[Journal, Tree]:
     disk.remove(beside(path))
     if not disk.exists(path):
         disk.write_whole(path, whole_journal([]))
-    file = disk.open(path)
-    try:
-        content = memoryview(file.pread(file.size, 0))
-        tree, end = _replay(path, content)
-        if end < len(content):
-            log.warning("%s: cut off %d bytes that a crash left behind", path, len(content) - end)
-            file.truncate(end)
-            file.sync()
-    finally:
+    content = disk.read_whole(path)
+    tree, end = _replay(path, memoryview(content))
+    if end < len(content):
+        log.warning("%s: cut off %d bytes that a crash left behind", path, len(content) - end)
+        file = disk.open(path)
+        file.truncate(end)
+        file.sync()
         file.close()
     return Journal(path, disk), tree
 

@@ -1,0 +1,176 @@
+"""From documents to images."""
+
+import uuid
+
+import pytest
+
+from anabranch.base.errors import Corrupt
+from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from anabranch.cluster.builder import ImageBuilder
+from anabranch.cluster.image import (
+    NO_BROKER,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicChange,
+    collision_key,
+    topic_changes,
+)
+from anabranch.meta import paths
+from anabranch.meta.documents import (
+    BrokerDocument,
+    ConfigDocument,
+    ControllerDocument,
+    PartitionDocument,
+    TopicDocument,
+    encode,
+)
+
+EMPTY = ClusterImage(cluster_id="c")
+ORDERS = TopicName.from_kafka("orders")
+B1, B2 = BrokerId(1), BrokerId(2)
+
+
+def applied(image: ClusterImage, *documents: tuple[str, object]) -> ClusterImage:
+    builder = ImageBuilder(image)
+    for path, document in documents:
+        builder.apply(path, None if document is None else encode(document))
+    return builder.build()
+
+
+def topic(name: str, id: int, partitions: int = 2, **config: str) -> tuple[str, TopicDocument]:
+    document = TopicDocument(TopicId(uuid.UUID(int=id)), [(B1, B2)] * partitions, config, 0)
+    return paths.topic(TopicName.from_kafka(name)), document
+
+
+def test_a_topic_is_found_by_name_by_kafka_name_and_by_id() -> None:
+    image = applied(EMPTY, topic("orders", 1, retention="5"), topic("persistent://a/b/c", 2))
+    orders = image.topics[ORDERS]
+    assert image.topics_by_kafka_name["orders"] is orders
+    assert image.topics_by_id[TopicId(uuid.UUID(int=1))] is orders
+    assert image.topics_by_kafka_name["persistent://a/b/c"].name == TopicName("a", "b", "c")
+    assert orders.config == {"retention": "5"}
+    assert orders.partitions[1] == PartitionImage(1, B1, LeaderEpoch(0), 0, (B1, B2), (B1, B2))
+    assert orders.replication_factor == 2
+    assert EMPTY.topics == {}
+
+
+def test_internal_topics_are_known_by_name() -> None:
+    image = applied(
+        EMPTY,
+        topic("orders", 1),
+        topic("__consumer_offsets", 2),
+        topic("persistent://a/b/__consumer_offsets", 3),
+    )
+    assert [t.is_internal for t in image.topics.values()] == [False, True, False]
+
+
+def test_a_deleted_topic_is_nowhere() -> None:
+    image = applied(EMPTY, topic("a.b", 1), topic("other", 2))
+    image = applied(
+        image, (paths.topic(TopicName.from_kafka("a.b")), None), ("/topics/public/default/x", None)
+    )
+    tables = (image.topics, image.topics_by_kafka_name, image.topics_by_id)
+    assert [len(table) for table in tables] == [1, 1, 1]
+    assert image.topics_by_collision_key == {}
+
+
+def test_partition_state_replaces_the_default_and_survives_changes_of_the_topic() -> None:
+    state = PartitionDocument(B2, LeaderEpoch(4), 9, (B2,))
+    id = TopicId(uuid.UUID(int=1))
+    image = applied(EMPTY, topic("orders", 1), (paths.partition(id, 1), state))
+    expected = PartitionImage(1, B2, LeaderEpoch(4), 9, (B1, B2), (B2,))
+    assert image.topics[ORDERS].partitions[1] == expected
+    assert image.topics_by_id[id] is image.topics_by_kafka_name["orders"] is image.topics[ORDERS]
+    grown = applied(image, topic("orders", 1, partitions=3, a="b"))
+    assert grown.topics[ORDERS].partitions[1] is image.topics[ORDERS].partitions[1]
+    assert grown.topics[ORDERS].partitions[2].leader == B1
+    gone = applied(grown, (paths.partition(id, 1), None))
+    assert gone.topics[ORDERS].partitions[1].leader_epoch == 0
+
+
+def test_a_topic_made_again_does_not_find_its_predecessors_state() -> None:
+    id = TopicId(uuid.UUID(int=1))
+    state = PartitionDocument(B2, LeaderEpoch(4), 9, (B2,))
+    image = applied(EMPTY, topic("orders", 1), (paths.partition(id, 0), state), topic("orders", 2))
+    assert image.topics[ORDERS].partitions[0].leader_epoch == 0
+    assert list(image.topics_by_id) == [uuid.UUID(int=2)]
+    assert applied(image, (paths.partition(id, 0), state)) == image
+
+
+def test_brokers_and_the_controller_come_and_go() -> None:
+    image = applied(
+        EMPTY,
+        ("/brokers", ""),
+        ("/brokers/1", BrokerDocument("h", 9)),
+        ("/controller", ControllerDocument(B1)),
+    )
+    assert image.brokers == {1: BrokerImage(B1, "h", 9, None)}
+    assert image.controller_id == 1
+    image = applied(image, ("/brokers/1", None), ("/controller", None))
+    assert image.brokers == {}
+    assert image.controller_id == NO_BROKER
+
+
+def test_configs() -> None:
+    image = applied(
+        EMPTY,
+        (paths.broker_config(B1), ConfigDocument({"a": "1"})),
+        (paths.broker_config(None), ConfigDocument({"b": "2"})),
+        (paths.client_metrics("x/y"), ConfigDocument({"c": "3"})),
+    )
+    assert image.broker_configs == {1: {"a": "1"}}
+    assert image.default_broker_config == {"b": "2"}
+    assert image.client_metrics == {"x/y": {"c": "3"}}
+    gone = [
+        (path, None)
+        for path in ("/config/brokers/1", "/config/brokers/default", "/config/client-metrics/x%2Fy")
+    ]
+    assert applied(image, *gone) == EMPTY
+
+
+@pytest.mark.parametrize("path", ["/", "/cluster", "/producer-ids", "/topics/public", "/later/things/1"])
+def test_other_paths_mean_nothing(path: str) -> None:
+    builder = ImageBuilder(EMPTY)
+    builder.apply(path, b"anything")
+    assert builder.build() == EMPTY
+
+
+@pytest.mark.parametrize(
+    "path", ["/brokers/x", "/partitions/x/0", "/config/brokers/x", "/topics/public/default/a"]
+)
+def test_damaged_documents_are_named(path: str) -> None:
+    with pytest.raises(Corrupt, match=path):
+        ImageBuilder(EMPTY).apply(path, b"{")
+
+
+def test_changes_between_images() -> None:
+    before = applied(EMPTY, topic("same", 1), topic("changed", 2), topic("deleted", 3), topic("again", 4))
+    after = applied(
+        before,
+        topic("changed", 2, partitions=5),
+        ("/topics/public/default/deleted", None),
+        topic("again", 5),
+        topic("new", 6),
+    )
+
+    def named(image: ClusterImage, name: str) -> object:
+        return image.topics_by_kafka_name[name]
+
+    assert list(topic_changes(before, after)) == [
+        TopicChange(named(before, "deleted"), None),  # type: ignore[arg-type]
+        TopicChange(named(before, "again"), None),  # type: ignore[arg-type]
+        TopicChange(named(before, "changed"), named(after, "changed")),  # type: ignore[arg-type]
+        TopicChange(None, named(after, "again")),  # type: ignore[arg-type]
+        TopicChange(None, named(after, "new")),  # type: ignore[arg-type]
+    ]
+    assert list(topic_changes(after, after)) == []
+
+
+def test_collision_keys() -> None:
+    def key(name: str) -> str | None:
+        return collision_key(TopicName.from_kafka(name))
+
+    assert key("plain-name") is None
+    assert key("a.b_c") == key("a_b.c") == key("a_b_c")
+    assert key("a.b") != key("persistent://x/y/a.b")
