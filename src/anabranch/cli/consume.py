@@ -22,6 +22,8 @@ from anabranch.cli.render import Columns, as_json, as_text
 
 _BATCH = 500
 _POLL_SECONDS = 0.2
+_FOLLOWING_WAIT_MS = 500
+_ENDING_WAIT_MS = 10
 
 
 class Format(StrEnum):
@@ -72,6 +74,8 @@ def consume(
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": str(isolation),
+            # The end of a partition is known once a fetch there has waited in vain.
+            "fetch.wait.max.ms": _FOLLOWING_WAIT_MS if follow else _ENDING_WAIT_MS,
         },
     )
     try:

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from anabranch import __version__
 from anabranch.base.errors import AnabranchError, InvalidConfig
@@ -28,6 +29,8 @@ from anabranch.cli.failure import CommandError, Misuse
 from anabranch.node import Node
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_file import load
+
+_log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -116,12 +119,24 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, started: float) 
     try:
         _announce(ready_file, node.addresses, config)
         print(_banner(node.addresses, config, time.perf_counter() - started), flush=True)
-        await told_to_stop.wait()
+        await _end_of(node, told_to_stop)
         print("stopping", flush=True)
     finally:
         _retract(ready_file)
         await node.stop()
     print("stopped", flush=True)
+
+
+async def _end_of(node: Node, told_to_stop: asyncio.Event) -> None:
+    """Wait until somebody wants it to end.  CommandError if it ended by itself."""
+    assert node.failed is not None, "the node has started"
+    told: asyncio.Future[Any] = asyncio.ensure_future(told_to_stop.wait())
+    ends: set[asyncio.Future[Any]] = {told, node.failed}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if node.failed.done() and (error := node.failed.exception()) is not None:
+        _log.critical("the broker broke down", exc_info=error)
+        raise CommandError(f"the broker broke down: {error}", "its data is sound; start it again") from error
 
 
 def _stop_on_signal() -> asyncio.Event:

@@ -1,0 +1,35 @@
+"""The `anabranch` command, run as people run it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PROGRAM = str(Path(sys.executable).with_name("anabranch"))
+
+
+def anabranch(
+    *arguments: str, bootstrap: str = "", stdin: str = "", exit_code: int = 0, timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and check its exit code."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    if bootstrap:
+        environment["ANABRANCH_BOOTSTRAP"] = bootstrap
+    done = subprocess.run(
+        [PROGRAM, *arguments], input=stdin, env=environment, capture_output=True, text=True, timeout=timeout_s
+    )
+    assert done.returncode == exit_code, (
+        f"{arguments} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def from_json(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout)
+
+
+def from_json_lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    return [json.loads(line) for line in done.stdout.splitlines()]

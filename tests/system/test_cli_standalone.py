@@ -1,0 +1,170 @@
+"""`anabranch standalone`: starting, being told things, refusing, stopping."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import __version__
+from tests.support.broker import BrokerProcess
+from tests.support.command import PROGRAM, anabranch, from_json
+
+START_SECONDS = 20
+
+Launch = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Launch]:
+    """Start `anabranch standalone` in `tmp_path`; ended with the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+        process = subprocess.Popen(
+            [PROGRAM, "standalone", "--kafka-port", "0", "--ready-file", "ready.json", *arguments],
+            cwd=tmp_path,
+            env={**inherited, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def wait_ready(process: "subprocess.Popen[str]", path: Path) -> dict[str, str]:
+    deadline = time.monotonic() + START_SECONDS
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    ready: dict[str, str] = json.loads(path.read_text())
+    return ready
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_is_and_stops_when_told(
+    launch: Launch, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = launch()
+    ready = wait_ready(process, tmp_path / "ready.json")
+    assert ready["pid"] == process.pid
+    assert ready["version"] == __version__
+    assert ready["data"] == str(tmp_path / "anabranch-data")
+    anabranch("topic", "list", bootstrap=ready["kafka"])
+    process.send_signal(number)
+    out, err = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 0
+    assert err == ""
+    assert ready["kafka"] in out
+    assert str(tmp_path / "anabranch-data") in out
+    assert out.endswith("stopping\nstopped\n")
+    assert not (tmp_path / "ready.json").exists()
+
+
+def test_it_starts_in_half_a_second(tmp_path: Path) -> None:
+    """The best of five, for this machine may be busy; half as much again for the same reason."""
+    broker = BrokerProcess(tmp_path)
+    seconds = []
+    for _ in range(5):
+        seconds.append(broker.start())
+        broker.stop()
+    assert min(seconds) < 0.75, seconds
+
+
+def test_a_stale_ready_file_fools_nobody(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "ready.json").write_text('{"kafka": "127.0.0.1:1"}')
+    process = launch("--set", "no.such.thing=1")
+    process.communicate(timeout=START_SECONDS)
+    process = launch()
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        text = (tmp_path / "ready.json").read_text() if (tmp_path / "ready.json").exists() else ""
+        if str(process.pid) in text:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_settings_by_file_environment_and_flag(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "broker.properties").write_text(
+        "num.partitions=2\nlog.retention.hours=5\nlog.segment.bytes=2000000\n"
+    )
+    process = launch(
+        "--config", "broker.properties", "--set", "num.partitions=4",
+        ANABRANCH_NUM_PARTITIONS="3", ANABRANCH_LOG_RETENTION_HOURS="6",
+    )  # fmt: skip
+    bootstrap = wait_ready(process, tmp_path / "ready.json")["kafka"]
+    anabranch("topic", "create", "t", bootstrap=bootstrap)
+    (topic,) = from_json(anabranch("topic", "describe", "t", "--all-configs", "--json", bootstrap=bootstrap))
+    assert len(topic["partitions"]) == 4
+    assert topic["configs"]["retention.ms"] == str(6 * 3_600_000)
+    assert topic["configs"]["segment.bytes"] == "2000000"
+
+
+def test_data_outlives_the_process(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    anabranch("produce", "t", stdin="a\nb\n", bootstrap=broker.bootstrap)
+    broker.stop()
+    broker.start()
+    assert anabranch("consume", "t", bootstrap=broker.bootstrap).stdout == "a\nb\n"
+    broker.stop()
+
+
+def test_a_second_broker_on_the_same_data_is_refused(launch: Launch, tmp_path: Path) -> None:
+    first = launch("--data", "shared")
+    wait_ready(first, tmp_path / "ready.json")
+    second = launch("--data", "shared", "--ready-file", "other.json")
+    _, err = second.communicate(timeout=START_SECONDS)
+    assert second.returncode == 1
+    assert str(first.pid) in err
+    assert len(err.splitlines()) <= 2
+    assert first.poll() is None
+
+
+def test_a_port_that_is_taken(launch: Launch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = launch("--kafka-port", str(taken.getsockname()[1]))
+        _, err = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 1
+    assert "taken by another process" in err
+    assert "--kafka-port" in err
+
+
+def test_an_address_that_is_not_ours(launch: Launch) -> None:
+    process = launch("--host", "192.0.2.1")
+    _, err = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 1
+    assert "no address 192.0.2.1" in err
+
+
+def test_data_that_cannot_be(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "a-file").write_text("in the way")
+    process = launch("--data", "a-file")
+    _, err = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 1
+    assert err.startswith("anabranch: ")
+    assert "a-file" in err
+    assert "Traceback" not in err
+
+
+def test_a_second_signal_ends_it_at_once(launch: Launch, tmp_path: Path) -> None:
+    process = launch()
+    wait_ready(process, tmp_path / "ready.json")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=START_SECONDS)
+    assert process.returncode in (0, 128 + signal.SIGINT)
