@@ -24,6 +24,7 @@ from typing import Any
 
 from anabranch.base.config import Option, options_of, section
 from anabranch.base.errors import Invalid, InvalidConfig
+from anabranch.cluster.image import ClusterImage
 from anabranch.log.config import BROKER_OPTIONS as LOG_OPTIONS
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
@@ -109,6 +110,10 @@ class DynamicConfig:
         if not topic_overrides:
             return self.current.log
         return LogConfig.build(topic_overrides, self.current.layers.merged())
+
+    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+        """A subscriber of the cluster; call it once with the image there is at the start."""
+        self.apply(new.default_broker_config, new.broker_configs.get(self.current.node.node_id, {}))
 
     def apply(self, dynamic_default: Overrides, dynamic_broker: Overrides) -> None:
         """The cluster's image holds these overrides now, for all brokers and for this one."""

@@ -11,27 +11,59 @@ from anabranch.cluster.cluster import ChangeOverrides, Cluster
 from anabranch.cluster.image import Overrides
 from anabranch.server.config import DynamicConfig
 from anabranch.server.config_client_metrics import ClientMetricsConfig
+from anabranch.server.config_resources import ResourceType
 
 
-async def alter_topic(
+async def alter_resource(
+    cluster: Cluster,
+    config: DynamicConfig,
+    resource: tuple[int, str],
+    change: ChangeOverrides,
+    validate_only: bool,
+) -> None:
+    """Change the configuration of `resource`, a type and a name, or only say whether that could be done.
+
+    Invalid or InvalidConfig if the result is not legal, UnknownTopic if it is but there is no such topic.
+    """
+    resource_type, name = resource
+    match resource_type:
+        case ResourceType.TOPIC:
+            await _alter_topic(cluster, config, name, change, validate_only)
+        case ResourceType.BROKER:
+            await _alter_broker(cluster, config, name, change, validate_only)
+        case ResourceType.CLIENT_METRICS:
+            await _alter_client_metrics(cluster, name, change, validate_only)
+        case _:
+            raise Invalid(f"Unknown resource type {resource_type}")
+
+
+def this_broker(config: DynamicConfig, name: str) -> BrokerId:
+    """The id that `name` spells, which must be ours: only a broker itself knows what it can be told."""
+    own = config.current.node.node_id
+    if name == str(own):
+        return own
+    if not name.removeprefix("-").isdecimal():
+        raise Invalid(f"Node id must be an integer, but it is: {name}")
+    raise Invalid(f"Unexpected broker id, expected {own}, but received {name}")
+
+
+async def _alter_topic(
     cluster: Cluster, config: DynamicConfig, name: str, change: ChangeOverrides, validate_only: bool
 ) -> None:
-    """InvalidConfig if the result is not legal, UnknownTopic, in this order as in Kafka."""
     if not name:
         raise Invalid("Default topic resources are not allowed.")
     topic_name = TopicName.from_kafka(name)
     topic = cluster.image.topics.get(topic_name)
-    config.log_config(change(topic.config if topic else {}))
+    config.log_config(change(topic.config if topic else {}))  # before the topic is missed, as in Kafka
     if topic is None:
         raise UnknownTopic(f"The topic '{name}' does not exist.")
     if not validate_only:
         await cluster.alter_topic_config(topic_name, change)
 
 
-async def alter_broker(
+async def _alter_broker(
     cluster: Cluster, config: DynamicConfig, name: str, change: ChangeOverrides, validate_only: bool
 ) -> None:
-    """`name` is this broker's id, or empty for all brokers.  Invalid if the result is not legal."""
     broker_id = this_broker(config, name) if name else None
 
     def checked(current: Overrides) -> Overrides:
@@ -45,10 +77,9 @@ async def alter_broker(
         await cluster.alter_broker_config(broker_id, checked)
 
 
-async def alter_client_metrics(
+async def _alter_client_metrics(
     cluster: Cluster, name: str, change: ChangeOverrides, validate_only: bool
 ) -> None:
-    """Invalid, or InvalidConfig, if the result is not legal.  Without overrides the subscription is gone."""
     if not name:
         raise Invalid("Subscription name can't be empty")
 
@@ -60,13 +91,3 @@ async def alter_client_metrics(
     checked(cluster.image.client_metrics.get(name, {}))
     if not validate_only:
         await cluster.alter_client_metrics(name, checked)
-
-
-def this_broker(config: DynamicConfig, name: str) -> BrokerId:
-    """The id that `name` spells, which must be ours: only a broker itself knows what it can be told."""
-    own = config.current.node.node_id
-    if not name.isdecimal():
-        raise Invalid(f"Node id must be an integer, but it is: {name}")
-    if int(name) != own:
-        raise Invalid(f"Unexpected broker id, expected {own}, but received {name}")
-    return own
