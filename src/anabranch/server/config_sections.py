@@ -78,11 +78,11 @@ class SocketConfig:
         _wrong_endpoints,
         "Where the broker listens, PLAINTEXT://HOST:PORT; port 0 takes any that is free.",
     )
-    advertised_listeners: tuple[str, ...] = option(
+    advertised_listeners: tuple[str, ...] | None = option(
         "advertised.listeners",
         Kind.LIST,
-        (),
-        lambda items: _wrong_endpoints(items) if items else None,
+        None,
+        _wrong_endpoints,
         "The address clients are told to connect to, if it is not that of listeners.",
     )
     request_max_bytes: int = option(
