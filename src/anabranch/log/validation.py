@@ -25,6 +25,7 @@ from anabranch.records import compression
 from anabranch.records.batch import (
     CONTROL,
     CRC_START,
+    DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
@@ -81,8 +82,8 @@ def _check_fields(header: BatchHeader, size: int) -> None:
         )
     if attributes & CONTROL:
         raise InvalidRecord("clients may not write control records")
-    if attributes & PULSAR_ENTRY:
-        raise InvalidRecord("the attribute bit of Pulsar entries is set on a Kafka batch")
+    if attributes & (PULSAR_ENTRY | DELETE_HORIZON):
+        raise InvalidRecord("an attribute bit is set that only the broker may set")
     if header.codec >= _UNKNOWN_CODEC:
         raise UnsupportedCompression(f"compression type {header.codec} is unknown")
     if not header.codec and header.count * LEAST_RECORD_BYTES > size - HEADER_SIZE:
