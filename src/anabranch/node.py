@@ -72,7 +72,7 @@ class Node:
             lambda overrides: _check_topic(dynamic, overrides),
         )
         self._host = PartitionHost(disk, clock, data, config.node.node_id)
-        hosting = Hosting(self._host, dynamic.log_config)
+        hosting = Hosting(self._host, dynamic.stored_log_config)
         nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
         for subscriber in (dynamic.image_changed, hosting.image_changed):
             subscriber(nothing, cluster.image)

@@ -19,6 +19,7 @@ of a name that is no option is kept and shown but means nothing; one that turns 
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,23 @@ class DynamicConfig:
         if not topic_overrides:
             return self.current.log
         return LogConfig.build(topic_overrides, self.current.layers.merged())
+
+    def stored_log_config(self, topic_overrides: Overrides) -> LogConfig:
+        """As `log_config`, for overrides that are there already and must be lived with.
+
+        They were legal when they were set, but by another version, or beside other broker options: what is
+        illegal by now is passed over, so that a broker still starts and its other topics are served.
+        """
+        try:
+            return self.log_config(topic_overrides)
+        except InvalidConfig as error:
+            _log.error("an override of a topic is passed over: %s", error)
+        legal: dict[str, str] = {}
+        for name, text in topic_overrides.items():
+            with suppress(InvalidConfig):
+                self.log_config(legal | {name: text})
+                legal[name] = text
+        return self.log_config(legal)
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         """A subscriber of the cluster; call it once with the image there is at the start."""

@@ -160,6 +160,15 @@ def test_the_configuration_of_a_topic_follows_the_brokers() -> None:
         config.log_config({"retention.ms": "x"})
 
 
+def test_a_stored_override_that_is_illegal_by_now_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    config = dynamic()
+    config.apply({"log.cleaner.max.compaction.lag.ms": "5"}, {})
+    stored = {"min.compaction.lag.ms": "10", "of.another.version": "x", "retention.ms": "9"}
+    assert config.stored_log_config(stored) == LogConfig(retention_ms=9, max_compaction_lag_ms=5)
+    assert "passed over" in caplog.text
+    assert config.stored_log_config({"retention.ms": "7"}).retention_ms == 7
+
+
 def test_what_cannot_be_used_is_passed_over_and_said(caplog: pytest.LogCaptureFixture) -> None:
     config = dynamic()
     overrides = {"message.max.bytes": "-1", "num.partitions": "9", "some.plugin": "x", "max.connections": "7"}
