@@ -13,7 +13,7 @@ there is a chain of them in ever coarser units, of which the first that is set d
     LogConfig.build({}, {"log.retention.hours": "1"}).retention_ms                        ->  3600000
 
 `TOPIC_OPTIONS` and `BROKER_OPTIONS` are all of them by name, for whoever describes or alters them.
-The rest of Kafka's topic options (tiered storage, replication throttles) have no meaning here: unknown.
+Those that have no effect (tiered storage, see `log/config_inert.py`) are among them, but not in LogConfig.
 """
 
 from collections.abc import Mapping
@@ -35,6 +35,7 @@ from anabranch.base.config import (
 )
 from anabranch.base.errors import InvalidConfig
 from anabranch.log.config_broker import FLUSH_MS, RETENTION_MS, SEGMENT_JITTER_MS, SEGMENT_MS, Synonym
+from anabranch.log.config_inert import INERT_OPTIONS
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -52,10 +53,12 @@ def _topic_option(
 ) -> Any:
     """Declare a topic option with its broker synonyms; a mere name means the same option under that name."""
     declared = Option(name, kind, default, doc, check, dynamic=True)
-    if isinstance(broker, str):
-        broker = (Synonym(replace(declared, name=broker)),)
-    SYNONYMS[name] = broker
+    SYNONYMS[name] = _same_for_broker(declared, broker) if isinstance(broker, str) else broker
     return same_option(declared)
+
+
+def _same_for_broker(declared: Option, name: str) -> tuple[Synonym, ...]:
+    return (Synonym(replace(declared, name=name)),)
 
 
 def _gzip_level(level: int) -> str | None:
@@ -291,6 +294,8 @@ class LogConfig:
         if unknown:
             name = min(unknown)
             raise InvalidConfig(f"Unknown topic config name: {name}{closest(name, TOPIC_OPTIONS)}")
+        for inert in INERT_OPTIONS:
+            topic_value(inert, topic_overrides, broker)
         return cls(
             **{
                 attribute: topic_value(declared, topic_overrides, broker)
@@ -311,7 +316,12 @@ def topic_value(declared: Option, topic_overrides: Mapping[str, str], broker: Ma
     return declared.default
 
 
-TOPIC_OPTIONS: Mapping[str, Option] = {declared.name: declared for declared in options_of(LogConfig).values()}
+SYNONYMS |= {
+    inert.name: _same_for_broker(inert, broker) if broker else () for inert, broker in INERT_OPTIONS.items()
+}
+TOPIC_OPTIONS: Mapping[str, Option] = {
+    declared.name: declared for declared in (*options_of(LogConfig).values(), *INERT_OPTIONS)
+}
 BROKER_OPTIONS: Mapping[str, Option] = {
     synonym.option.name: synonym.option for chain in SYNONYMS.values() for synonym in chain
 }

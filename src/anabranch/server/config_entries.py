@@ -83,7 +83,8 @@ def logger_entries(levels: Mapping[str, str]) -> list[Entry]:
 
 def _topic_entry(declared: Option, layers: Layers, overrides: Overrides, broker: Overrides) -> Entry:
     value = declared.dump(topic_value(declared, overrides, broker))
-    synonyms = _chain(layers, SYNONYMS[declared.name][0].option.name)
+    chain = SYNONYMS[declared.name]
+    synonyms = _chain(layers, chain[0].option.name) if chain else ()
     if declared.name in overrides:
         synonyms = (SynonymEntry(declared.name, value, Source.TOPIC), *synonyms)
     return _entry(declared, value, synonyms, read_only=False)

@@ -41,7 +41,17 @@ def test_a_new_topic_is_described_as_kafka_does() -> None:
         documentation=TOPIC_OPTIONS["segment.bytes"].doc,
     )
     without_synonyms = {entry.name for entry in topic_entries(NONE, {}) if not entry.synonyms}
-    assert without_synonyms == {"flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms"}
+    assert without_synonyms == {
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.ms",
+        "segment.jitter.ms",
+        "segment.ms",
+    }
     assert {entry.config_source for entry in topic_entries(NONE, {})} == {Source.DEFAULT}
 
 
