@@ -1,14 +1,15 @@
 """The metadata store of a single node: a tree in memory, a journal on disk, no other process.
 
-    put ─┐                         ┌─ thread: append, sync ─┐
-    put ─┼─> one round of changes ─┤                        ├─> readers see it, watchers hear of it,
-    put ─┘   planned on `_staged`  └────────────────────────┘   callers are answered
+    put ─┐                                   ┌─ thread ─┐
+    put ─┼─> one round of changes ─> append ─┤   sync   ├─> readers see it, watchers hear of it,
+    put ─┘   planned on `_staged`            └──────────┘   callers are answered
 
 Rounds follow each other; what is asked for during one waits for the next, so any number of
 concurrent changes costs one sync (group commit).  There are two trees: `tree`, which readers see
 and which holds only what is durable, and `_staged`, which is ahead of it by the round under way, so
 that the changes of one round are decided on each other.  When a round fails, everybody in it is
-told, `_staged` starts again from `tree`, and the store goes on.
+told, `_staged` starts again from `tree`, and the store goes on.  A journal that has grown too large,
+or whose sync failed, is rewritten from `tree` between two rounds.
 
 Reads are from memory and never wait.  For start-up code that is not a coroutine, `tree` is public.
 Ephemeral nodes are not journalled: they last as long as the process, which is all their owner does.
@@ -73,8 +74,7 @@ class EmbeddedStore:
 
     @classmethod
     def open(cls, path: Path, disk: Disk) -> "EmbeddedStore":
-        """The store kept in the file `path`, whose folder is there.  Nobody else may use `disk`:
-        the store's thread opens and closes files through it."""
+        """The store kept in the file `path`, whose folder is there."""
         return cls(*recover(path, disk))
 
     async def get(self, path: str) -> Versioned | None:
@@ -136,23 +136,54 @@ class EmbeddedStore:
         if self._idle.is_set():
             self._idle.clear()
             # Not now: callers that are about to run in this turn of the loop should share the sync.
-            loop.call_soon(self._start_round)
+            loop.call_soon(self._next)
         return await answer
 
+    def _next(self) -> None:
+        if not self._waiting:
+            self._idle.set()
+        elif self._journal.wants_rewrite(self.tree.durable_bytes):
+            self._in_thread(self._journal.rewrite(self.tree.changes()), self._rewritten)
+        else:
+            self._start_round()
+
     def _start_round(self) -> None:
-        requests, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        round_ = self._decide(requests)
+        round_ = self._decide(self._take_waiting())
         durable = [change for change in round_.changes if not change.ephemeral]
         if not durable:
             self._end_round(round_)
             return
-        frame = frame_of(durable)
-        loop = asyncio.get_running_loop()
-        if self._journal.wants_rewrite(self._staged.durable_bytes):
-            written = loop.run_in_executor(self._thread, self._journal.rewrite, self._staged.changes(), frame)
+        try:
+            sync = self._journal.append(frame_of(durable))
+        except Unavailable as error:
+            self._fail_round(round_, error)
+            return
+        self._in_thread(sync, lambda failure: self._synced(round_, failure))
+
+    def _synced(self, round_: _Round, failure: BaseException | None) -> None:
+        if failure is None:
+            self._end_round(round_)
         else:
-            written = loop.run_in_executor(self._thread, self._journal.append, frame)
-        written.add_done_callback(lambda done: self._written(round_, done))
+            self._fail_round(round_, self._journal.append_failed(failure))
+
+    def _rewritten(self, failure: BaseException | None) -> None:
+        if failure is None:
+            self._journal.rewritten()
+        else:
+            self._journal.rewrite_failed(failure)
+        if self._journal.distrusted is None:
+            self._start_round()
+        else:
+            answers = [(request.answer, None) for request in self._take_waiting()]
+            self._fail_round(_Round([], answers), self._journal.distrusted)
+
+    def _take_waiting(self) -> list[_Request]:
+        requests, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return requests
+
+    def _in_thread(self, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+        done = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        done.add_done_callback(lambda done: then(done.exception()))
 
     def _decide(self, requests: list[_Request]) -> _Round:
         round_ = _Round([], [])
@@ -170,14 +201,10 @@ class EmbeddedStore:
             round_.outcomes.append((answer, result))
         return round_
 
-    def _written(self, round_: _Round, done: "asyncio.Future[None]") -> None:
-        failure = done.exception()
-        if failure is not None:
-            self._staged = self.tree.copy()
-            # An error decided on changes that were then lost is no answer either.
-            everybody_failed = [(answer, failure) for answer, _ in round_.outcomes]
-            round_ = _Round([], everybody_failed)
-        self._end_round(round_)
+    def _fail_round(self, round_: _Round, error: Unavailable) -> None:
+        """Nothing of a round was done.  An error that was decided on its changes is no answer either."""
+        self._staged = self.tree.copy()
+        self._end_round(_Round([], [(answer, error) for answer, _ in round_.outcomes]))
 
     def _end_round(self, round_: _Round) -> None:
         for change in round_.changes:
@@ -191,10 +218,7 @@ class EmbeddedStore:
                 answer.set_exception(outcome)
             else:
                 answer.set_result(outcome)
-        if self._waiting:
-            self._start_round()
-        else:
-            self._idle.set()
+        self._next()
 
     def _tell(self, event: Event) -> None:
         # Through the loop's queue: in order, before the callers go on, and apart from each other's faults.

@@ -10,16 +10,16 @@ tail that is no frame, which `meta/recovery.py` cuts off.  The marker is not leg
 documents cannot contain one.
 
 When the file is much larger than what it amounts to, it is replaced, whole, by a file whose frames
-rebuild the tree.  The same is done after a failed sync: nobody knows what such a file holds.
+rebuild the tree.  The same must be done after a failed sync, before anything else is written:
+nobody knows what such a file holds.
 
-Everything here blocks; it runs in the store's one thread, and the `Disk` given must be used by
-nobody else, since that thread opens and closes files through it.
+What blocks is handed out as a call for a thread; all else happens on the event loop.
 """
 
 import contextlib
 import errno
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -64,60 +64,64 @@ class Journal:
         self._path = path
         self._disk = disk
         self._file: File = disk.open(path)
-        self._untrusted = False
+        self._size_before = self._file.size  # of the append under way
         self._rewrite_above_bytes = _MIN_REWRITE_BYTES
-
-    @property
-    def size_bytes(self) -> int:
-        return self._file.size
+        self.distrusted: Unavailable | None = None  # why the file must be rewritten before it is used
 
     def wants_rewrite(self, durable_bytes: int) -> bool:
-        """Whether the next commit should bring the whole tree, which takes about `durable_bytes`."""
+        """Whether to rewrite the file before the next append.  The tree takes about `durable_bytes`."""
         size = self._file.size
-        return self._untrusted or (size > self._rewrite_above_bytes and size > _REWRITE_RATIO * durable_bytes)
+        too_large = size > self._rewrite_above_bytes and size > _REWRITE_RATIO * durable_bytes
+        return too_large or self.distrusted is not None
 
-    def append(self, frame: bytes) -> None:
-        """Make `frame` durable.  DiskFull or Unavailable if that failed; the file is then as it was,
-        or will be replaced."""
-        assert not self._untrusted, "this journal must be rewritten first"
-        before = self._file.size
+    def append(self, frame: bytes) -> Callable[[], None]:
+        """Write `frame`; the call that makes it durable.  DiskFull or Unavailable if that cannot be."""
+        assert self.distrusted is None, "this journal must be rewritten first"
+        self._size_before = self._file.size
         try:
             self._file.append(frame)
-            self._file.sync()
+            return self._file.syncer()
         except OSError as error:
-            self._untrusted = True
-            with contextlib.suppress(OSError):
-                self._file.truncate(before)
-            raise self._failure(error) from error
+            raise self.append_failed(error) from error
 
-    def rewrite(self, changes: Sequence[Change], frame: bytes) -> None:
-        """Replace the file by one that amounts to `changes`.  They include those of `frame`, which is
-        appended to the old file instead if there is no room for a new one beside it."""
-        try:
-            self._disk.write_whole(self._path, whole_journal(changes))
-            self._file.close()
-            self._file = self._disk.open(self._path)
-        except DiskFull:
+    def append_failed(self, error: BaseException) -> Unavailable:
+        """The last append is not durable; what to tell those who asked for it."""
+        self.distrusted = self._failure(error)
+        with contextlib.suppress(OSError):
+            self._file.truncate(self._size_before)
+        return self.distrusted
+
+    def rewrite(self, changes: Sequence[Change]) -> Callable[[], None]:
+        """The call that replaces the file by one that amounts to `changes`."""
+        return lambda: self._disk.write_whole(self._path, whole_journal(changes))
+
+    def rewritten(self) -> None:
+        """The call that `rewrite` gave has returned."""
+        self._file.close()
+        self._file = self._disk.open(self._path)
+        self._rewrite_above_bytes = _MIN_REWRITE_BYTES
+        self.distrusted = None
+
+    def rewrite_failed(self, error: BaseException) -> None:
+        """The call that `rewrite` gave has failed.  For want of room, a sound file remains of use."""
+        if isinstance(error, DiskFull):
             with contextlib.suppress(OSError):
                 self._disk.remove(beside(self._path))
-            if self._untrusted:
-                raise
             self._rewrite_above_bytes = 2 * self._file.size
-            self.append(frame)
-        except OSError as error:
-            self._untrusted = True
-            raise self._failure(error) from error
-        else:
-            self._untrusted = False
-            self._rewrite_above_bytes = _MIN_REWRITE_BYTES
+            if self.distrusted is None:
+                return
+        # Else the new file may be in place already, and it is not the one we have open.
+        self.distrusted = self._failure(error)
 
     def close(self) -> None:
         self._file.close()
 
-    def _failure(self, error: OSError) -> Unavailable:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    def _failure(self, error: BaseException) -> Unavailable:
+        if isinstance(error, DiskFull):
+            return error
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return DiskFull(f"no room on the disk for {self._path}")
-        return Unavailable(f"cannot write the metadata journal {self._path}: {error.strerror or error}")
+        return Unavailable(f"cannot write the metadata journal {self._path}: {error}")
 
 
 def beside(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from anabranch.base.disk import Buffer, DirectDisk, File
@@ -49,10 +50,15 @@ class _FaultyFile(File):
             raise DiskFull(f"no room on the disk for {len(data)} bytes in {self.path}")
         return super().append(data)
 
-    def sync(self) -> None:
-        self._disk.syncs += 1
-        if self._disk.failing_syncs:
-            self._disk.failing_syncs -= 1
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        super().sync()
-        self._disk.durable_bytes[self.path] = self.size
+    def syncer(self) -> Callable[[], None]:
+        disk, path, size, really = self._disk, self.path, self.size, super().syncer()
+
+        def sync() -> None:
+            really()
+            disk.syncs += 1
+            if disk.failing_syncs:
+                disk.failing_syncs -= 1
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            disk.durable_bytes[path] = size
+
+        return sync
