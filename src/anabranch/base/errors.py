@@ -40,6 +40,9 @@ class InvalidReplicaAssignment(Invalid):
     """Replicas chosen by hand that cannot hold their partitions."""
 
 
+class TopicDeletionDisabled(Invalid): ...
+
+
 class PolicyViolation(Invalid):
     """Legal in itself, but beyond what this cluster allows."""
 
@@ -87,6 +90,15 @@ class UnknownTopicId(NotFound): ...
 
 class UnknownSubscription(NotFound):
     """Of a client's metrics: it was told another one since."""
+
+
+class FetchSessionNotFound(NotFound): ...
+
+
+class InvalidFetchSessionEpoch(Invalid): ...
+
+
+class FetchSessionTopicIdError(Invalid): ...
 
 
 class Exists(AnabranchError): ...
