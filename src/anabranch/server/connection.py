@@ -24,7 +24,6 @@ from anabranch.server.framing import Frames
 from anabranch.server.kafka.api_versions import unsupported_answer
 from anabranch.server.kafka.registry import Api, Deferred, Reply, RequestContext
 from anabranch.server.peer import Peer
-from anabranch.server.peer import Peer
 from anabranch.server.services import Services
 from anabranch.wire.kafka.decoder import Cursor, decode, skip_tags
 from anabranch.wire.kafka.encoder import encoder
@@ -71,7 +70,6 @@ class Connection:
         "_frames",
         "_held",
         "_home",
-        "_peer",
         "_slots",
         "connection_id",
         "last_active",
