@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Unavailable
 from anabranch.base.ids import TopicName
-from anabranch.log.paths import PARTITION_METADATA
+from anabranch.log.paths import LOG, PARTITION_METADATA
 
 CLEAN_STOP = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -56,6 +56,14 @@ def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:
         disk.make_dirs(folder)
         disk.write_whole(path, content, sync=False)
     return moved
+
+
+def stored_bytes(disk: Disk, folder: Path) -> int:
+    """The size of the log in a partition's folder, 0 if there is none."""
+    try:
+        return sum(disk.size(folder / name) for name in disk.list(folder) if name.endswith(LOG))
+    except FileNotFoundError:
+        return 0
 
 
 class DataFolderLock:

@@ -10,7 +10,7 @@ Look-ups on the produce and fetch paths are two dictionary gets and a list index
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -22,7 +22,7 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.recovery import open_log
-from anabranch.partition.folders import CLEAN_STOP, claim, deleted_folder, partition_folder
+from anabranch.partition.folders import CLEAN_STOP, claim, deleted_folder, partition_folder, stored_bytes
 from anabranch.partition.partition import Partition
 
 log = logging.getLogger(__name__)
@@ -138,6 +138,11 @@ class PartitionHost:
     def log_dirs(self) -> list[LogDir]:
         stat = os.statvfs(self.data)
         return [LogDir(self.data, stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail)]
+
+    def stored_bytes(self, partitions: Sequence[tuple[TopicName, int]]) -> list[int]:
+        """The sizes of logs as their folders have them, opened or not.  Blocks: call it from a thread."""
+        folders = [partition_folder(self.data, topic, index) for topic, index in partitions]
+        return [stored_bytes(self._disk, folder) for folder in folders]
 
     # --- opening and closing
 

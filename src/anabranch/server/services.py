@@ -1,12 +1,13 @@
 """What request handlers may reach: the node's parts, built by `node.py` and nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
 from anabranch.partition.host import PartitionHost
 from anabranch.server.config import DynamicConfig
 from anabranch.server.fetch_sessions import FetchSessions
+from anabranch.server.kafka.written_topics import WrittenTopics
 from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.telemetry import Telemetry
 
@@ -20,3 +21,4 @@ class Services:
     producer_ids: ProducerIds
     telemetry: Telemetry
     fetch_sessions: FetchSessions
+    written_topics: WrittenTopics = field(default_factory=WrittenTopics)

@@ -5,8 +5,6 @@ of `Invalid` is INVALID_REQUEST until somebody gives it a better one.  What was 
 is UNKNOWN_SERVER_ERROR, and its message is nobody's business outside.
 """
 
-from functools import cache
-
 from anabranch.base import errors
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -18,6 +16,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.InvalidPartitions: ErrorCode.invalid_partitions,
     errors.InvalidReplicationFactor: ErrorCode.invalid_replication_factor,
     errors.InvalidReplicaAssignment: ErrorCode.invalid_replica_assignment,
+    errors.TopicDeletionDisabled: ErrorCode.topic_deletion_disabled,
     errors.PolicyViolation: ErrorCode.policy_violation,
     errors.InvalidRecord: ErrorCode.invalid_record,
     errors.InvalidTimestamp: ErrorCode.invalid_timestamp,
@@ -51,16 +50,11 @@ _CODES: dict[type[BaseException], ErrorCode] = {
 }
 
 
-@cache
-def _code_of(kind: type[BaseException]) -> ErrorCode:
-    for above in kind.__mro__:
-        if above in _CODES:
-            return _CODES[above]
-    return ErrorCode.unknown_server_error
-
-
 def code_of(error: BaseException) -> ErrorCode:
-    return _code_of(type(error))
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return ErrorCode.unknown_server_error
 
 
 def message_of(error: BaseException) -> str | None:

@@ -4,7 +4,8 @@
 
 Keys are the schema's field names.  One that a version does not know is left out, one that is missing
 takes the schema's default, and one that is missing without a default is a bug and raises KeyError.
-Durations and times are milliseconds, arrays are lists.
+Durations and times are milliseconds, arrays are lists.  An item of an array may be given as the bytes
+that `item_encoder` made of it, where those are worth keeping.
 """
 
 import struct
@@ -114,6 +115,16 @@ def _array(write_item: _Write, flexible: bool) -> _Write:
     return write
 
 
+def _maybe_written(write_item: _Write) -> _Write:
+    def write(out: bytearray, value: Any) -> None:
+        if type(value) is bytes:
+            out.extend(value)
+        else:
+            write_item(out, value)
+
+    return write
+
+
 def _nullable_struct(write_item: _Write) -> _Write:
     def write(out: bytearray, value: Any) -> None:
         if value is None:
@@ -131,6 +142,8 @@ def _field_writer(field: "Field[Any]", flexible: bool) -> _Write:
         write = _struct(kind.type_)
         if isinstance(kind, EntityField) and is_optional(field) and get_field_tag(field) is None:
             write = _nullable_struct(write)
+        elif kind.is_array:
+            write = _maybe_written(write)
     else:
         write = _primitive(field.metadata["kafka_type"], flexible)
     return _array(write, flexible) if kind.is_array else write
@@ -195,3 +208,10 @@ def _struct(entity: Any) -> _Write:
 def encoder(api_key: int, version: int) -> Encoder:
     """Writes the answer of `api_key` at `version` from a dict."""
     return _struct(response_schema(api_key, version))
+
+
+@cache
+def item_encoder(api_key: int, version: int, name: str) -> Encoder:
+    """Writes one item of the answer's array `name`."""
+    (field,) = (field for field in fields(response_schema(api_key, version)) if field.name == name)
+    return _struct(classify_field(field).type_)

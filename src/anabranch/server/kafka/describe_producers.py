@@ -1,0 +1,45 @@
+"""DescribeProducers (61): what each idempotent producer last wrote to a partition."""
+
+from typing import Any
+
+from anabranch.base.errors import AnabranchError
+from anabranch.base.ids import TopicName
+from anabranch.log.producers import Producer
+from anabranch.partition.host import PartitionHost
+from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.registry import Answer, RequestContext, api
+
+
+@api(61, versions=(0, 0))
+def describe_producers(request: Any, ctx: RequestContext) -> Answer:
+    host = ctx.services.partitions
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_partition(host, topic.name, index) for index in topic.partition_indexes],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _partition(host: PartitionHost, topic: str, index: int) -> Answer:
+    answer: Answer = {"partition_index": index, "error_message": None, "active_producers": []}
+    try:
+        producers = host.partition(TopicName.from_kafka(topic), index).producers()
+    except AnabranchError as error:
+        return answer | {"error_code": code_of(error), "error_message": message_of(error)}
+    return answer | {"active_producers": [_producer(producer) for producer in producers]}
+
+
+def _producer(producer: Producer) -> Answer:
+    started = producer.txn_first_offset
+    return {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+        "last_sequence": producer.last_sequence,
+        "last_timestamp": producer.updated_ms,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "current_txn_start_offset": -1 if started is None else started,
+    }

@@ -1,0 +1,48 @@
+"""How brokers and partitions are described to a client, in whichever API it asks.
+
+A partition whose leader is not among the brokers has none: LEADER_NOT_AVAILABLE, and the client asks
+again.  Replicas on brokers that are gone are offline.
+
+There is no authorizer, so whoever asks what it may do may do everything that can be done to a topic
+or to the cluster.  Kafka's numbers are bits, one an operation (its class AclOperation):
+
+    3 read  4 write  5 create  6 delete  7 alter  8 describe  9 cluster action
+    10 describe configs  11 alter configs  12 idempotent write
+"""
+
+from typing import Any
+
+from anabranch.cluster.image import NO_BROKER, ClusterImage, PartitionImage
+from anabranch.wire.kafka.schema import ErrorCode
+
+NOT_ASKED = -(1 << 31)
+TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+
+def brokers(image: ClusterImage) -> list[dict[str, Any]]:
+    """Under the names of Metadata and of DescribeCluster, which differ in one."""
+    return [
+        {
+            "node_id": broker.id,
+            "broker_id": broker.id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "is_fenced": False,
+        }
+        for broker in image.brokers.values()
+    ]
+
+
+def partition(image: ClusterImage, state: PartitionImage) -> dict[str, Any]:
+    led = state.leader in image.brokers
+    return {
+        "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,
+        "partition_index": state.index,
+        "leader_id": state.leader if led else NO_BROKER,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.isr,
+        "offline_replicas": [id for id in state.replicas if id not in image.brokers],
+    }
