@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
@@ -29,7 +30,11 @@ class BrokerFailed(Exception):
 
 class BrokerProcess:
     def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, wrapper: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        wrapper: tuple[str, ...] = (),
+        port: int = 0,
     ) -> None:
         """`wrapper` is put before the command: a profiler, `strace`."""
         self.data = folder / "data"
@@ -38,9 +43,9 @@ class BrokerProcess:
         self._settings = dict(settings or {})
         self._wrapper = wrapper
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._port = port
         self.pid = 0
-        self.bootstrap = ""
+        self.bootstrap = f"127.0.0.1:{port}" if port else ""
 
     def command(self) -> list[str]:
         program = str(Path(sys.executable).with_name("anabranch"))
@@ -54,22 +59,8 @@ class BrokerProcess:
         """Start it and wait until it serves.  Returns the seconds that took."""
         started = time.monotonic()
         self.launch()
-        assert self._process is not None
-        while (ready := self._read_ready()) is None:
-            if self._process.poll() is not None:
-                self._process = None
-                raise BrokerFailed(f"the broker ended at once:\n{self.last_lines()}")
-            if time.monotonic() - started > READY_TIMEOUT_S:
-                self.kill()
-                raise BrokerFailed(
-                    f"the broker is not ready after {READY_TIMEOUT_S:.0f} s:\n{self.last_lines()}"
-                )
-            time.sleep(0.005)
-        took_s = time.monotonic() - started
-        self.bootstrap = str(ready["kafka"])
-        self.pid = int(str(ready["pid"]))
-        self._port = int(self.bootstrap.rsplit(":", 1)[1])
-        return took_s
+        self.wait_ready()
+        return time.monotonic() - started
 
     def launch(self) -> None:
         """Start it without waiting."""
@@ -80,6 +71,20 @@ class BrokerProcess:
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while (ready := self._read_ready()) is None:
+            if self._process is None or self._process.poll() is not None:
+                self._process = None
+                raise BrokerFailed(f"the broker ended at once:\n{self.last_lines()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise BrokerFailed(f"not ready after {READY_TIMEOUT_S:.0f} s:\n{self.last_lines()}")
+            time.sleep(0.005)
+        self.bootstrap = str(ready["kafka"])
+        self.pid = int(str(ready["pid"]))
+        self._port = int(self.bootstrap.rsplit(":", 1)[1])
 
     def _read_ready(self) -> dict[str, object] | None:
         try:
@@ -122,7 +127,7 @@ class BrokerProcess:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return "\n".join(lines[-count:])
 
-    def __enter__(self) -> "BrokerProcess":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -3,8 +3,8 @@
     counting_producer.py --bootstrap ADDRESS --topic T --partitions N --acks all [--idempotent] --ledger FILE
 
 Record k of producer `--name` has the value "name k " and some padding.  A line "k partition offset" goes into
-the ledger when, and only when, its acknowledgement has arrived (offset -1: acknowledged as a duplicate, so that
-librdkafka does not know where).  It goes on until SIGTERM, whatever happens to the broker; then it waits for
+the ledger when, and only when, its acknowledgement has arrived (offset -1: acknowledged as a duplicate,
+where is not known).  It goes on until SIGTERM, whatever happens to the broker; then it waits for
 what is on its way and writes "end SENT ACKED FAILED".
 """
 
