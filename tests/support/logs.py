@@ -3,13 +3,15 @@
     log = open_log_in(folder, segment_bytes=1000)
     put(log, records("a", "b"))          # offsets 0, 1
     contents(log)                        # [(0, b"a"), (1, b"b")]
+
+`crash` lets go of a log as a killed process would.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from anabranch.base.disk import Disk, DirectDisk
+from anabranch.base.disk import DirectDisk, Disk
 from anabranch.log.config import LogConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.log.recovery import open_log

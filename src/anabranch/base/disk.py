@@ -9,6 +9,7 @@ again by its path when next touched.  Nobody outside this module sees that happe
 
     Handles  least recently used order of whatever holds a descriptor (files, mapped indexes)
     File     append / pread / pwrite / truncate / sync / rename / close
+    syncer   a call that makes a file durable from a thread, which never sees the File itself
 
 An append is all or nothing: on a short write (a full disk) the file is cut back to where it was
 and DiskFull is raised, so the caller's idea of the size stays true.
@@ -17,7 +18,7 @@ and DiskFull is raised, so the caller's idea of the size stays true.
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -108,8 +109,24 @@ class File:
         self.size = size
 
     def sync(self) -> None:
-        """Make what was written durable.  Blocks: call it from a thread, or on the way down."""
+        """Make what was written durable.  Blocks: for the way down; the loop uses `syncer`."""
         os.fdatasync(self.fileno())
+
+    def syncer(self) -> Callable[[], None]:
+        """A call that makes durable what is written now.  It may run in any thread, once.
+
+        It holds a duplicate of the descriptor: the kernel reports a failed write-back to whoever had
+        the file open then, and one that is opened afterwards may be told that all is well.
+        """
+        fd = os.dup(self.fileno())
+
+        def sync() -> None:
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+
+        return sync
 
     def rename(self, path: Path) -> None:
         self.fileno()
@@ -139,6 +156,8 @@ class Disk(Protocol):
 
     def size(self, path: Path) -> int: ...
 
+    def modified_ms(self, path: Path) -> int: ...
+
     def read_whole(self, path: Path) -> bytes: ...
 
     def make_dirs(self, path: Path) -> None: ...
@@ -147,7 +166,11 @@ class Disk(Protocol):
 
     def remove(self, path: Path) -> None: ...
 
+    def remove_tree(self, path: Path) -> None: ...
+
     def write_whole(self, path: Path, data: bytes, *, sync: bool = True) -> None: ...
+
+    def sync_dir(self, path: Path) -> None: ...
 
 
 class DirectDisk:
@@ -173,6 +196,13 @@ class DirectDisk:
         except FileNotFoundError:
             return 0
 
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, by the wall clock; 0 if it is not there."""
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return 0
+
     def read_whole(self, path: Path) -> bytes:
         """The content of a file, empty if it is not there."""
         try:
@@ -191,6 +221,15 @@ class DirectDisk:
         """Remove a file; not being there is fine."""
         try:
             os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a folder and all in it; not being there is fine."""
+        import shutil  # it brings half the standard library's codecs along
+
+        try:
+            shutil.rmtree(path)
         except FileNotFoundError:
             return
 
@@ -218,6 +257,7 @@ class DirectDisk:
             self.sync_dir(path.parent)
 
     def sync_dir(self, path: Path) -> None:
+        """Make the names in a folder durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

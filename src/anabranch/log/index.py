@@ -48,8 +48,16 @@ class MappedIndex:
             self._file = self._disk.open(self._path)
         return self._file
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file ends where an entry does."""
+        return self._open().size == self.entries * self._entry.size
+
     def _append(self, *values: int) -> None:
-        self._open().append(self._entry.pack(*values))
+        file = self._open()
+        if file.size != self.entries * self._entry.size:
+            file.truncate(self.entries * self._entry.size)  # a torn entry would put all others out of place
+        file.append(self._entry.pack(*values))
         self.entries += 1
 
     def _view(self) -> mmap.mmap:
@@ -76,7 +84,7 @@ class MappedIndex:
         return bisect_right(range(self.entries), value, key=lambda i: unpack(view, i * size)[field]) - 1
 
     def truncate(self, entries: int) -> None:
-        if entries < self.entries:
+        if entries < self.entries or not self.is_whole:
             self._unmap()
             self._open().truncate(entries * self._entry.size)
             self.entries = entries
@@ -161,11 +169,16 @@ class TimeIndex(MappedIndex):
             self._append(timestamp, relative_offset)
             self._last = (timestamp, relative_offset)
 
-    def offset_before(self, timestamp: int) -> int:
-        """A relative offset before which every record is earlier than `timestamp`."""
+    def entry_before(self, timestamp: int) -> tuple[int, int] | None:
+        """The last (timestamp, relative offset) up to which every record is earlier than `timestamp`."""
         i = self._floor(timestamp - 1, 0)
-        return 0 if i < 0 else self.entry(i)[1]
+        return None if i < 0 else self.entry(i)
 
     def truncate_to(self, relative_offset: int) -> None:
+        """Drop every entry of `relative_offset` and beyond."""
         self.truncate(self._floor(relative_offset - 1, 1) + 1)
+        self._last = None
+
+    def clear(self) -> None:
+        self.truncate(0)
         self._last = None

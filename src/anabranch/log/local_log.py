@@ -14,18 +14,20 @@ A reader usually goes on where it left off, so the place where a read ended is r
 offset that comes next: sequential readers need neither index nor scan.
 """
 
+import os
 from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import OffsetOutOfRange
 from anabranch.base.network import FileRange
-from anabranch.log import producer_snapshot, transactions
+from anabranch.log import producer_snapshot
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
-from anabranch.log.paths import DELETED
+from anabranch.log.paths import DELETED, SNAPSHOT, segment_file
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
@@ -108,33 +110,53 @@ class LocalLog:
         return base
 
     def note_producer(
-        self, segment: Segment, batch: bytes | bytearray | memoryview, header: BatchHeader, base: int
+        self,
+        segment: Segment,
+        batch: bytes | bytearray | memoryview,
+        header: BatchHeader,
+        base: int,
+        *,
+        list_aborted: bool = True,
     ) -> None:
-        """Record what a batch that is in the log says about its producer."""
+        """Record what a batch that is in the log says about its producer.
+
+        Without `list_aborted` the segment lists its aborted transactions already.
+        """
         if not header.is_control:
             self.producers.update(header, base)
             return
-        record = next(iter_records(header, memoryview(batch)[HEADER_SIZE:]))
+        record = next(iter_records(header, memoryview(batch)[HEADER_SIZE:]), None)
+        if record is None:  # compaction took the marker away, the producer's epoch still counts
+            self.producers.fence(header)
+            return
         marker = read_marker(record)
         if marker is None:
             return
         ended = self.producers.complete(header, base, marker.coordinator_epoch, aborted=not marker.commit)
-        if ended is not None and ended.aborted:
+        if list_aborted and ended is not None and ended.aborted:
             open_from = self.producers.first_open_transaction
-            entry = AbortedTransaction(
-                ended.producer_id,
-                ended.first_offset,
-                ended.last_offset,
-                self.log_end if open_from is None else open_from,
+            stable = base + header.last_offset_delta + 1 if open_from is None else open_from
+            segment.add_aborted(
+                AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
             )
-            transactions.append(self._disk, self.folder, segment.base_offset, entry)
 
     def _is_old(self, segment: Segment, timestamp: int) -> bool:
         """Whether `segment.ms` has passed, by the records' own time where they have one."""
         first = segment.first_timestamp
         if first is not None and first >= 0 and timestamp >= 0:
-            return timestamp - first > self.config.segment_ms
-        return self._clock.now_ms() - self._created_ms > self.config.segment_ms
+            return timestamp - first > self._roll_after_ms(segment)
+        return self._clock.now_ms() - self._created_ms > self._roll_after_ms(segment)
+
+    def _roll_after_ms(self, segment: Segment) -> int:
+        """`segment.ms` less a jitter that is the segment's own, so that logs do not all roll at once."""
+        config = self.config
+        roll_ms = config.segment_ms
+        if "compact" in config.cleanup_policy:
+            roll_ms = min(roll_ms, config.max_compaction_lag_ms)  # the active segment is never compacted
+        jitter_ms = min(config.segment_jitter_ms, roll_ms)
+        if not jitter_ms:
+            return roll_ms
+        return roll_ms - crc32(b"%s %d" % (os.fsencode(self.folder), segment.base_offset)) % jitter_ms
 
     def roll(self) -> Segment:
         """Seal the active segment and start the next one."""
@@ -145,6 +167,7 @@ class LocalLog:
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         self._created_ms = self._clock.now_ms()
+        self._marks.pop(self.log_end, None)  # a reader at the end goes on in the new segment
         return segment
 
     # --- reading
@@ -224,7 +247,7 @@ class LocalLog:
         i = max(0, bisect_right(self._bases, start) - 1)
         found: list[AbortedTransaction] = []
         for segment in self.segments[i:]:
-            for entry in transactions.read(self._disk, self.folder, segment.base_offset):
+            for entry in segment.aborted():
                 if entry.last_offset >= start and entry.first_offset < end:
                     found.append(entry)
                 if entry.last_stable_offset >= end:
@@ -249,6 +272,7 @@ class LocalLog:
         self._marks.clear()
         for segment in dropped:
             segment.rename(DELETED)
+            self._disk.remove(segment_file(self.folder, segment.base_offset, SNAPSHOT))
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
         """Put `new`, whose files are in place, where `old` were."""
@@ -257,6 +281,8 @@ class LocalLog:
         self.segments = sorted(kept + new, key=lambda segment: segment.base_offset)
         self._bases = [segment.base_offset for segment in self.segments]
         self._marks.clear()
+        for base_offset in {segment.base_offset for segment in old} - set(self._bases):
+            self._disk.remove(segment_file(self.folder, base_offset, SNAPSHOT))
 
     # --- leaving
 

@@ -12,8 +12,8 @@ five batches, as many as a client may have in flight:
 and, for transactions, where the producer's open transaction began and the epoch of the coordinator
 that last closed one.
 
-`check` decides before the write and changes nothing; `update` records what was written.  Recovery
-replays `update` alone.  Sequences wrap from 2^31 - 1 to 0.
+`check` and `check_end` decide before the write and change nothing; `update`, `complete` and `fence`
+record what was written and never refuse, so recovery replays them alone.  Sequences wrap from 2^31 - 1 to 0.
 """
 
 from collections import deque
@@ -115,8 +115,8 @@ class Producers:
                 and written.last_sequence == header.last_sequence
             ):
                 return written
-        expected = (producer.last_sequence + 1) & 0x7FFFFFFF
-        if producer.batches and producer.last_sequence >= 0 and header.base_sequence != expected:
+        expected = (producer.last_sequence + 1) & 0x7FFFFFFF  # 0 if nothing was written in this epoch
+        if header.base_sequence != expected:
             raise OutOfOrderSequence(
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next"
             )
@@ -143,23 +143,39 @@ class Producers:
             producer.txn_first_offset = base_offset
             self._open[header.producer_id] = base_offset
 
-    def complete(
-        self, header: BatchHeader, base_offset: int, coordinator_epoch: int, *, aborted: bool
-    ) -> CompletedTransaction | None:
-        """A control batch ends the producer's transaction.  What it ended, None if none was open."""
-        producer = self._by_id.get(header.producer_id)
+    def check_end(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+        """Whether a coordinator may end a transaction of `producer_id`."""
+        producer = self._by_id.get(producer_id)
         if producer is None:
-            producer = self._by_id[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
+            return
+        if producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"a transaction of producer {producer_id} is ended for epoch {producer_epoch}, "
+                f"epoch {producer.epoch} has written since"
+            )
         if coordinator_epoch < producer.coordinator_epoch:
             raise TransactionCoordinatorFenced(
                 f"a coordinator of epoch {coordinator_epoch} ends a transaction of producer "
-                f"{header.producer_id}, epoch {producer.coordinator_epoch} has done so since"
+                f"{producer_id}, epoch {producer.coordinator_epoch} has done so since"
             )
-        if header.producer_epoch > producer.epoch:
+
+    def fence(self, header: BatchHeader) -> Producer:
+        """The producer of `header`'s batch, which is in the log, has its epoch or a later one."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            producer = self._by_id[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
+        elif header.producer_epoch > producer.epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
-        producer.coordinator_epoch = coordinator_epoch
         producer.updated_ms = header.max_timestamp
+        return producer
+
+    def complete(
+        self, header: BatchHeader, base_offset: int, coordinator_epoch: int, *, aborted: bool
+    ) -> CompletedTransaction | None:
+        """A control batch ended the producer's transaction.  What it ended, None if none was open."""
+        producer = self.fence(header)
+        producer.coordinator_epoch = max(coordinator_epoch, producer.coordinator_epoch)
         first = producer.txn_first_offset
         producer.txn_first_offset = None
         self._open.pop(header.producer_id, None)

@@ -6,23 +6,25 @@
                     must be complete, in order and match its CRC.  At the first that does not, the
                     log is cut, and what follows is removed.  Indexes are written anew.
 
-Both end with the producers: the newest usable snapshot, and the batches after it.
+Both end with the producers: a snapshot, and the batches after it.  It is the newest one that can be
+read, but not one behind the first segment that was read again: the replay also lists the aborted
+transactions of those segments anew.
 
-Compaction leaves `.swap` files when it was cut off while putting its result in place: they are
-complete, so the replacement is carried through.  `.cleaned` and `.deleted` files are leftovers.
+The CRC covers neither a batch's offset nor its leader epoch.  A flipped offset is found out by being
+out of order, or by leaving a gap where only compaction, which never touches the last segment, could
+have left one.  A flipped epoch is not found out, as in Kafka.
+
+What compaction was doing when it was cut off is completed or undone first (`compaction_swap`).
 """
 
 import logging
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-
-from crc32c import crc32c
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Corrupt
-from anabranch.log import producer_snapshot
+from anabranch.log import compaction_swap, producer_snapshot
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
 from anabranch.log.local_log import LocalLog, LogState
@@ -35,17 +37,17 @@ from anabranch.log.paths import (
     SNAPSHOT,
     SWAP,
     TIME_INDEX,
-    TXN_INDEX,
     base_offset_of,
     segment_file,
 )
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Segment
-from anabranch.records.batch import CRC_START, HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, read_header
+from anabranch.records.batch import MAGIC, BatchHeader, crc_of
 
 log = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 4 << 20
+_LEFTOVERS = (CLEANED, SWAP, DELETED, ".tmp")
+_LARGEST_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
 def open_log(
@@ -60,11 +62,9 @@ def open_log(
 ) -> LocalLog:
     """The log in `folder`, made if there is none."""
     disk.make_dirs(folder)
-    _finish_swaps(disk, folder, config)
+    compaction_swap.finish(disk, folder)
     names = _remove_leftovers(disk, folder)
-    bases = sorted(
-        base for name in names if name.endswith(LOG) and (base := base_offset_of(name)) is not None
-    )
+    bases = [base for name in names if name.endswith(LOG) and (base := base_offset_of(name)) is not None]
     segments = [Segment(disk, folder, base, config) for base in bases] or [
         Segment(disk, folder, log_start, config)
     ]
@@ -73,57 +73,29 @@ def open_log(
     epochs = LeaderEpochs(disk, folder)
     first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
     if first_doubtful < len(segments):
-        segments = _recover(disk, segments, first_doubtful, epochs)
-    else:
-        _find_end(segments[-1])
+        segments = _recover(segments, first_doubtful, epochs, config)
     start = max(log_start, segments[0].base_offset)
-    end = max(segments[-1].end_offset, start)
-    state = LogState(segments, start, end, end if clean else min(recovery_point, end), epochs, Producers())
+    if start > segments[-1].end_offset:  # the tail was lost, the promise to start there was not
+        segments.append(Segment(disk, folder, start, config))
+    end = segments[-1].end_offset
+    state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
     opened = LocalLog(disk, clock, folder, config, state)
-    _restore_producers(disk, opened, names)
+    _restore_producers(disk, opened, names, first_doubtful)
     return opened
 
 
 def _remove_leftovers(disk: Disk, folder: Path) -> list[str]:
+    """Remove what is part of no segment.  The names that are left, in order."""
+    names = disk.list(folder)
+    logs = {base_offset_of(name) for name in names if name.endswith(LOG)}
     kept = []
-    for name in disk.list(folder):
-        if name.endswith((CLEANED, DELETED, ".tmp")):
+    for name in names:
+        orphaned = name.endswith(SEGMENT_FILES) and base_offset_of(name) not in logs
+        if orphaned or name.endswith(_LEFTOVERS):
             disk.remove(folder / name)
         else:
             kept.append(name)
     return kept
-
-
-def _finish_swaps(disk: Disk, folder: Path, config: LogConfig) -> None:
-    """Complete a replacement of segments that was under way."""
-    names = set(disk.list(folder))
-    for name in sorted(names):
-        base = base_offset_of(name)
-        if base is None or not name.endswith(LOG + SWAP):
-            continue
-        end = _swap_end(disk, folder / name, base)
-        for other in names:
-            replaced = base_offset_of(other)
-            if other.endswith(LOG) and replaced is not None and base <= replaced < max(end, base + 1):
-                for kind in SEGMENT_FILES:
-                    disk.remove(segment_file(folder, replaced, kind))
-        for kind in SEGMENT_FILES:
-            swap = segment_file(folder, base, kind + SWAP)
-            if disk.exists(swap):
-                disk.rename(swap, segment_file(folder, base, kind))
-        log.info("%s: finished replacing segments from offset %d", folder, base)
-
-
-def _swap_end(disk: Disk, path: Path, base: int) -> int:
-    """The offset after the last record of a `.swap` log file."""
-    file = disk.open(path)
-    position, end = 0, base
-    while position + HEADER_SIZE <= file.size:
-        header = read_header(file.pread(HEADER_SIZE, position))
-        end = header.last_offset + 1
-        position += header.size_bytes
-    file.close()
-    return end
 
 
 def _first_doubtful(disk: Disk, segments: list[Segment], clean: bool, recovery_point: int) -> int:
@@ -132,6 +104,8 @@ def _first_doubtful(disk: Disk, segments: list[Segment], clean: bool, recovery_p
         last = i == len(segments) - 1
         unsynced = not clean and (last or segment.end_offset > recovery_point)
         if unsynced or (segment.size and _lacks_index(disk, segment)):
+            return i
+        if last and not _find_end(segment):
             return i
     return len(segments)
 
@@ -143,51 +117,58 @@ def _lacks_index(disk: Disk, segment: Segment) -> bool:
     )
 
 
-def _find_end(segment: Segment) -> None:
-    """Set the end of a segment whose indexes are trusted."""
+def _find_end(segment: Segment) -> bool:
+    """Set the end of a segment whose indexes are trusted.  False if they, or it, should not be."""
     if not segment.size:
-        return
+        return True
     index = segment.offset_index
-    start = index.entry(index.entries - 1)[1] if index.entries else 0
-    for found in segment.batches(start):
-        segment.end_offset = found.header.last_offset + 1
-        if segment.first_timestamp is None and found.position == 0:
-            segment.first_timestamp = found.header.max_timestamp
-    if segment.first_timestamp is None:
-        segment.first_timestamp = next(segment.batches(0)).header.max_timestamp
+    if not index.is_whole or not segment.time_index.is_whole:
+        return False
+    try:
+        last = segment.base_offset + (index.entry(index.entries - 1)[0] if index.entries else 0)
+        found = segment.find(last)
+        if found is None:
+            return False
+        for place in segment.batches(found.position):
+            segment.end_offset = place.header.last_offset + 1
+        segment.first_timestamp = next(segment.batches()).header.max_timestamp
+    except Corrupt as error:
+        log.warning("%s is read again: %s", segment.file.path, error)
+        return False
+    return True
 
 
 # --- after an unclean stop
 
 
-def _recover(disk: Disk, segments: list[Segment], first: int, epochs: LeaderEpochs) -> list[Segment]:
+def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, config: LogConfig) -> list[Segment]:
     """Read segments from `first` on and cut the log at the first damage."""
     kept = segments[:first]
     for i in range(first, len(segments)):
         segment = segments[i]
-        whole = _rebuild(disk, segment, epochs)
+        last = i == len(segments) - 1
+        whole = _rebuild(segment, epochs, gaps=not last or "compact" in config.cleanup_policy)
         kept.append(segment)
         if not whole:
             for later in segments[i + 1 :]:
                 log.warning("%s: removed, it follows damage", later.file.path)
                 later.remove()
             break
-        if i + 1 < len(segments):
+        if not last:
             segment.seal()
             segment.end_offset = segments[i + 1].base_offset
     epochs.truncate_end(kept[-1].end_offset)
     return kept
 
 
-def _rebuild(disk: Disk, segment: Segment, epochs: LeaderEpochs) -> bool:
+def _rebuild(segment: Segment, epochs: LeaderEpochs, *, gaps: bool) -> bool:
     """Check every batch and write the indexes anew.  False if the segment had to be cut."""
-    segment.offset_index.truncate(0)
-    segment.time_index.truncate_to(-1)
-    disk.remove(segment_file(segment.folder, segment.base_offset, TXN_INDEX))
+    segment.forget()
+    segment.forget_aborted()
     end, expected = 0, segment.base_offset
     problem = ""
-    for position, header, batch in _whole_batches(segment):
-        problem = _damage(header, batch, expected)
+    for (position, header), batch in segment.whole_batches():
+        problem = _damage(header, batch, segment.base_offset, expected, gaps)
         if problem:
             break
         segment.note(position, len(batch), header.last_offset, header.max_timestamp)
@@ -207,36 +188,17 @@ def _rebuild(disk: Disk, segment: Segment, epochs: LeaderEpochs) -> bool:
     return False
 
 
-def _whole_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Every complete batch of a segment with its position, read in large pieces."""
-    position, size = 0, segment.size
-    while position + HEADER_SIZE <= size:
-        chunk = memoryview(segment.file.pread(_CHUNK_BYTES, position))
-        at = 0
-        while at + HEADER_SIZE <= len(chunk):
-            header = read_header(chunk, at)
-            end = at + header.size_bytes
-            if header.length < HEADER_SIZE - OVERHEAD or position + end > size:
-                return
-            if end > len(chunk):
-                break
-            yield position + at, header, chunk[at:end]
-            at = end
-        if at == 0:  # a batch larger than a piece
-            header = read_header(chunk)
-            chunk = memoryview(segment.file.pread(header.size_bytes, position))
-            yield position, header, chunk
-            at = len(chunk)
-        position += at
-
-
-def _damage(header: BatchHeader, batch: memoryview, expected: int) -> str:
+def _damage(header: BatchHeader, batch: memoryview, base: int, expected: int, gaps: bool) -> str:
     """What is wrong with a batch, empty if nothing is."""
     if header.magic != MAGIC:
         return f"magic {header.magic}"
     if header.base_offset < expected or header.last_offset_delta < 0:
         return f"offset {header.base_offset} where {expected} or more was due"
-    if crc32c(batch[CRC_START:]) != header.crc:
+    if header.base_offset > expected and not gaps:
+        return f"offset {header.base_offset} where {expected} was due"
+    if header.last_offset - base > _LARGEST_RELATIVE_OFFSET:
+        return f"offset {header.last_offset} in a segment that begins at {base}"
+    if crc_of(batch) != header.crc:
         return "the checksum does not match"
     return ""
 
@@ -244,31 +206,42 @@ def _damage(header: BatchHeader, batch: memoryview, expected: int) -> str:
 # --- producers
 
 
-def _restore_producers(disk: Disk, opened: LocalLog, names: list[str]) -> None:
-    """Fill in the producers from the newest usable snapshot and the batches after it."""
+def _restore_producers(disk: Disk, opened: LocalLog, names: list[str], first_rebuilt: int) -> None:
+    """Fill in the producers from a snapshot and the batches after it; list aborted transactions again."""
+    rebuilt = opened.segments[first_rebuilt:]
+    latest = rebuilt[0].base_offset if rebuilt else opened.log_end
     start = opened.log_start
+    bases = {segment.base_offset for segment in opened.segments}
+    found = False
     for offset in producer_snapshot.offsets(names):
         path = segment_file(opened.folder, offset, SNAPSHOT)
-        if offset > opened.log_end:
+        if offset > latest or (found and offset not in bases):
             disk.remove(path)
-            continue
-        try:
-            opened.producers = producer_snapshot.decode(disk.read_whole(path))
-        except Corrupt as error:
-            log.warning("%s is ignored: %s", path, error)
-            disk.remove(path)
-            continue
-        start = offset
-        break
-    if start >= opened.log_end:
-        return
+        elif not found:
+            try:
+                opened.producers = producer_snapshot.decode(disk.read_whole(path))
+            except Corrupt as error:
+                log.warning("%s is ignored: %s", path, error)
+                disk.remove(path)
+                continue
+            start, found = offset, True
     for segment in opened.segments:
         if segment.end_offset > start and segment.size:
-            position = segment.offset_index.position_before(start - segment.base_offset)
-            for found in segment.batches(position):
-                header = found.header
-                if header.base_offset >= start and header.producer_id >= 0:
-                    batch = (
-                        segment.file.pread(header.size_bytes, found.position) if header.is_control else b""
-                    )
-                    opened.note_producer(segment, batch, header, header.base_offset)
+            _replay(opened, segment, start, list_aborted=segment in rebuilt)
+
+
+def _replay(opened: LocalLog, segment: Segment, start: int, *, list_aborted: bool) -> None:
+    """Tell the producers of every batch from `start` on."""
+    first = segment.find(max(start, segment.base_offset))
+    if first is None:
+        return
+    for position, header in segment.batches(first.position):
+        if header.base_offset < start or header.producer_id < 0:
+            continue
+        batch = segment.file.pread(header.size_bytes, position) if header.is_control else b""
+        try:
+            opened.note_producer(segment, batch, header, header.base_offset, list_aborted=list_aborted)
+        except Corrupt as error:
+            log.warning(
+                "%s: a marker at offset %d says nothing: %s", segment.file.path, header.base_offset, error
+            )

@@ -8,20 +8,29 @@
 
 Batches are appended and never changed.  Positions and sizes given out always fall on batch
 boundaries, so whoever sends a range of this file sends whole batches.
+
+An index only saves reading.  What it says is held against the batch it points at, and an index that
+turns out to be wrong is written anew from the batches.
 """
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.base.disk import Disk, File
 from anabranch.base.errors import Corrupt, DiskFull
+from anabranch.log import transactions
 from anabranch.log.config import LogConfig
 from anabranch.log.index import OffsetIndex, TimeIndex
 from anabranch.log.paths import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_file
-from anabranch.records.batch import HEADER_SIZE, OVERHEAD, BatchHeader, read_header
+from anabranch.log.transactions import AbortedTransaction
+from anabranch.records.batch import HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, read_header
+
+log = logging.getLogger(__name__)
 
 _SCAN_BYTES = 16 * 1024
+_PIECE_BYTES = 4 << 20
 NO_TIMESTAMP = -1
 
 
@@ -34,6 +43,8 @@ class Place(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "_aborted",
+        "_aborted_unsaved",
         "_bytes_since_index",
         "_disk",
         "_interval_bytes",
@@ -47,22 +58,29 @@ class Segment:
         "time_index",
     )
 
-    def __init__(self, disk: Disk, folder: Path, base_offset: int, config: LogConfig) -> None:
+    def __init__(
+        self, disk: Disk, folder: Path, base_offset: int, config: LogConfig, suffix: str = ""
+    ) -> None:
+        """`suffix` is added to the names of the files, for a segment that is not part of the log yet."""
         self._disk = disk
         self.folder = folder
         self.base_offset = base_offset
         self.end_offset = base_offset  # set by whoever loads a segment that has batches
-        self.file: File = disk.open(segment_file(folder, base_offset, LOG))
+        self.file: File = disk.open(segment_file(folder, base_offset, LOG + suffix))
         self.offset_index = OffsetIndex(
-            disk, segment_file(folder, base_offset, OFFSET_INDEX), config.segment_index_bytes
+            disk, segment_file(folder, base_offset, OFFSET_INDEX + suffix), config.segment_index_bytes
         )
         self.time_index = TimeIndex(
-            disk, segment_file(folder, base_offset, TIME_INDEX), config.segment_index_bytes
+            disk, segment_file(folder, base_offset, TIME_INDEX + suffix), config.segment_index_bytes
         )
         self.first_timestamp: int | None = None
         self._interval_bytes = config.index_interval_bytes
         self._bytes_since_index = 0
         self._max_timestamp: tuple[int, int] | None = None  # (timestamp, last offset of its batch)
+        if not self.file.size:
+            self._max_timestamp = (NO_TIMESTAMP, base_offset)
+        self._aborted: list[AbortedTransaction] | None = None
+        self._aborted_unsaved = False
 
     @property
     def size(self) -> int:
@@ -78,20 +96,60 @@ class Segment:
         return self._latest()[1]
 
     def _latest(self) -> tuple[int, int]:
-        """From the time index, whose last entry is written when a segment is closed."""
         if self._max_timestamp is None:
-            last = self.time_index.last
-            self._max_timestamp = (
-                (last[0], last[1] + self.base_offset) if last else (NO_TIMESTAMP, self.base_offset)
-            )
+            self._max_timestamp = self._find_latest()
         return self._max_timestamp
+
+    def _find_latest(self) -> tuple[int, int]:
+        """The last entry of the time index, written when a segment is sealed, if the batch agrees.
+
+        Retention deletes by this time, so an index that was damaged is not taken at its word.
+        """
+        last = self.time_index.last
+        if last is None:
+            return self._scan_latest()
+        if not self._is_time_entry(*last):
+            self._reindex("the last entry of the time index is wrong")
+            assert self._max_timestamp is not None, "each batch was noted"
+            return self._max_timestamp
+        return last[0], last[1] + self.base_offset
+
+    def _scan_latest(self) -> tuple[int, int]:
+        latest = (NO_TIMESTAMP, self.base_offset)
+        for _, header in self.batches():
+            if header.max_timestamp > latest[0]:
+                latest = (header.max_timestamp, header.last_offset)
+        return latest
+
+    def _is_time_entry(self, timestamp: int, relative_offset: int) -> bool:
+        """Whether the time index may say that `timestamp` is reached at `relative_offset`."""
+        offset = relative_offset + self.base_offset
+        found = self.find(offset)
+        return (
+            found is not None
+            and found.header.last_offset == offset
+            and found.header.max_timestamp == timestamp
+        )
+
+    def _reindex(self, why: str) -> None:
+        """Write both indexes anew.  The end stays: compaction may have left less than it stands for."""
+        log.warning("%s: its indexes are written anew: %s", self.file.path, why)
+        end = self.end_offset
+        self.forget()
+        for position, header in self.batches():
+            self.note(position, header.size_bytes, header.last_offset, header.max_timestamp)
+        self.end_offset = end
 
     # --- writing
 
     def append(self, batch: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int) -> None:
         """Add one batch.  DiskFull, and nothing changed, if it does not fit."""
         position = self.file.append(batch)
-        self.note(position, len(batch), last_offset, max_timestamp)
+        try:
+            self.note(position, len(batch), last_offset, max_timestamp)
+        except OSError:
+            self.file.truncate(position)  # or the next batch would lie behind one that nobody knows of
+            raise
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Account for a batch that lies in the file at `position`."""
@@ -116,6 +174,21 @@ class Segment:
         except DiskFull:
             return  # a sparser index is still a right one
 
+    def forget(self) -> None:
+        """Empty both indexes and forget what was noted, before the batches are noted again."""
+        self.offset_index.truncate(0)
+        self.time_index.clear()
+        self.end_offset = self.base_offset
+        self.first_timestamp = None
+        self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
+        self._bytes_since_index = 0
+
+    def forget_aborted(self) -> None:
+        """Forget the aborted transactions, before the markers are read again."""
+        self._disk.remove(segment_file(self.folder, self.base_offset, TXN_INDEX))
+        self._aborted = []
+        self._aborted_unsaved = False
+
     def has_room(self, size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` may be added."""
         return (
@@ -127,6 +200,8 @@ class Segment:
 
     def seal(self) -> None:
         """Nothing will be appended any more: complete the time index."""
+        if self._aborted_unsaved:
+            self._save_aborted()
         latest = self._latest()
         if latest[0] >= 0:
             self.time_index.maybe_append(latest[0], latest[1] - self.base_offset)
@@ -139,7 +214,30 @@ class Segment:
         self.offset_index.truncate_to(end_offset - self.base_offset)
         self.time_index.truncate_to(end_offset - self.base_offset)
         self.end_offset = end_offset
-        self._max_timestamp = None
+        if self._max_timestamp is not None and self._max_timestamp[1] >= end_offset:
+            self._max_timestamp = self._scan_latest()
+        if self._aborted is not None:
+            self._aborted = [entry for entry in self._aborted if entry.last_offset < end_offset]
+            self._save_aborted()
+
+    # --- aborted transactions whose marker is in here
+
+    def aborted(self) -> list[AbortedTransaction]:
+        if self._aborted is None:
+            self._aborted = transactions.read(self._disk, self.folder, self.base_offset)
+        return self._aborted
+
+    def add_aborted(self, entry: AbortedTransaction) -> None:
+        """List a transaction.  On a full disk it is kept in memory and saved when the segment is sealed."""
+        self.aborted().append(entry)
+        try:
+            transactions.append(self._disk, self.folder, self.base_offset, entry)
+        except DiskFull:
+            self._aborted_unsaved = True
+
+    def _save_aborted(self) -> None:
+        transactions.write(self._disk, self.folder, self.base_offset, self.aborted())
+        self._aborted_unsaved = False
 
     # --- reading
 
@@ -159,13 +257,52 @@ class Segment:
             yield Place(position, header)
             position += header.size_bytes
 
+    def whole_batches(self, position: int = 0) -> Iterator[tuple[Place, memoryview]]:
+        """Every complete batch from `position`, with its bytes, read in large pieces.
+
+        It ends at the first that is cut short or has a length that cannot be.
+        """
+        size = self.size
+        while position + HEADER_SIZE <= size:
+            piece = memoryview(self.file.pread(_PIECE_BYTES, position))
+            at = 0
+            while at + HEADER_SIZE <= len(piece):
+                header = read_header(piece, at)
+                end = at + header.size_bytes
+                if header.length < HEADER_SIZE - OVERHEAD or position + end > size:
+                    return
+                if end > len(piece):
+                    break
+                yield Place(position + at, header), piece[at:end]
+                at = end
+            if at == 0:  # a batch larger than a piece
+                header = read_header(piece)
+                piece = memoryview(self.file.pread(header.size_bytes, position))
+                yield Place(position, header), piece
+                at = len(piece)
+            position += at
+
     def find(self, offset: int) -> Place | None:
         """The first batch that ends at `offset` or beyond, None if there is none."""
         start = self.offset_index.position_before(offset - self.base_offset)
+        if start and not self._begins_batch(start, offset):
+            self._reindex("the offset index points to no batch")
+            start = self.offset_index.position_before(offset - self.base_offset)
         for place in self.batches(start):
             if place.header.last_offset >= offset:
                 return place
         return None
+
+    def _begins_batch(self, position: int, most: int) -> bool:
+        """Whether a batch that starts at `most` or before could lie at `position`."""
+        if not 0 <= position <= self.size - HEADER_SIZE:
+            return False
+        header = read_header(self.file.pread(HEADER_SIZE, position))
+        return (
+            header.magic == MAGIC
+            and self.base_offset <= header.base_offset <= most
+            and HEADER_SIZE <= header.size_bytes <= self.size - position
+        )
 
     def boundary(self, position: int, max_bytes: int, end: int) -> int:
         """The end of as many whole batches from `position` as fit in `max_bytes`; `position` if none does."""
@@ -174,7 +311,9 @@ class Segment:
             return end
         indexed = self.offset_index.boundary_before(limit)
         if indexed > position:
-            return indexed
+            if self._begins_batch(indexed, self.end_offset):
+                return indexed
+            self._reindex("the offset index points to no batch")
         for place in self.batches(position, end):
             if place.position + place.header.size_bytes > limit:
                 return place.position
@@ -182,9 +321,13 @@ class Segment:
 
     def find_time(self, timestamp: int, from_offset: int) -> Place | None:
         """The first batch at or after `from_offset` with a record at or after `timestamp`."""
-        start = max(self.time_index.offset_before(timestamp) + self.base_offset, from_offset)
-        position = self.offset_index.position_before(start - self.base_offset)
-        for place in self.batches(position):
+        entry = self.time_index.entry_before(timestamp)
+        if entry is not None and not self._is_time_entry(*entry):
+            self._reindex("an entry of the time index is wrong")
+            entry = self.time_index.entry_before(timestamp)
+        start = from_offset if entry is None else max(entry[1] + self.base_offset, from_offset)
+        first = self.find(start)
+        for place in () if first is None else self.batches(first.position):
             if place.header.max_timestamp >= timestamp and place.header.last_offset >= from_offset:
                 return place
         return None
@@ -201,9 +344,9 @@ class Segment:
         self.file.rename(self.file.path.with_name(self.file.path.name + suffix))
         for index, kind in ((self.offset_index, OFFSET_INDEX), (self.time_index, TIME_INDEX)):
             index.rename(segment_file(self.folder, self.base_offset, kind + suffix))
-        transactions = segment_file(self.folder, self.base_offset, TXN_INDEX)
-        if self._disk.exists(transactions):
-            self._disk.rename(transactions, transactions.with_name(transactions.name + suffix))
+        aborted = segment_file(self.folder, self.base_offset, TXN_INDEX)
+        if self._disk.exists(aborted):
+            self._disk.rename(aborted, aborted.with_name(aborted.name + suffix))
 
     def close(self) -> None:
         self.file.close()

@@ -7,6 +7,7 @@ those that overlap what it fetched and leaves their records out.
 """
 
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,16 @@ def append(disk: Disk, folder: Path, base_offset: int, aborted: AbortedTransacti
         file.append(_ENTRY.pack(0, *aborted))
     finally:
         file.close()
+
+
+def encode(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The content of an index that lists `entries`."""
+    return b"".join([_ENTRY.pack(0, *entry) for entry in entries])
+
+
+def write(disk: Disk, folder: Path, base_offset: int, entries: Iterable[AbortedTransaction]) -> None:
+    """Replace the index of a segment."""
+    disk.write_whole(segment_file(folder, base_offset, TXN_INDEX), encode(entries), sync=False)
 
 
 def read(disk: Disk, folder: Path, base_offset: int) -> list[AbortedTransaction]:
