@@ -50,7 +50,9 @@ async def metadata(request: Any, ctx: RequestContext) -> Answer:
             failed = await _create(found, ctx.services)
             image = ctx.services.cluster.image
             found = {topic: failed.get(topic) or _find(image, topic) for topic in asked}
-    may = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    may = (
+        CLUSTER_OPERATIONS if getattr(request, "include_cluster_authorized_operations", False) else NOT_ASKED
+    )
     return {
         "brokers": brokers(image),
         "cluster_id": image.cluster_id,

@@ -3,7 +3,8 @@
     request = decode(32, 4, frame, at)      request.resources[0].resource_name
 
 An object has every field of the newest version; one that the request's version lacks holds the
-schema's default, so a handler is written once.  Durations are milliseconds, ids are UUIDs (None for
+schema's default, so a handler is written once.  (A field that newer versions dropped is there only in
+its own versions: `getattr` with a default.)  Durations are milliseconds, ids are UUIDs (None for
 the zero id), byte fields are memoryviews into the frame.
 
 Nothing is believed before it is there: a length is checked against what is left of the frame, and
