@@ -3,6 +3,7 @@
 A command module defines functions; this is where they get their place and their order in `--help`.
 """
 
+import time
 from typing import Annotated
 
 import typer
@@ -45,7 +46,7 @@ def _standalone(context: typer.Context) -> None:
     """Run a broker on this machine until it is told to stop."""
     from anabranch.cli import standalone
 
-    raise typer.Exit(standalone.run(context.args))
+    raise typer.Exit(standalone.run(context.args, time.monotonic()))
 
 
 app.add_typer(topic.app, name="topic")

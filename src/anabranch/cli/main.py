@@ -13,10 +13,12 @@ A CommandError becomes its two lines on stderr; a bug keeps its traceback.
 
 import os
 import sys
+import time
 
 from anabranch import __version__
 from anabranch.cli.failure import CommandError
 
+_STARTED = time.monotonic()
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 _PIPE_CLOSED = 141  # 128 + SIGPIPE
 
@@ -40,7 +42,7 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["standalone"]:
         from anabranch.cli import standalone
 
-        return standalone.run(arguments[1:])
+        return standalone.run(arguments[1:], _STARTED)
     if arguments in (["--version"], ["-V"]):
         print(f"anabranch {__version__}")
         return 0

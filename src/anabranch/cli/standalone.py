@@ -35,8 +35,8 @@ _log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(arguments: list[str]) -> int:
-    started = time.perf_counter()
+def run(arguments: list[str], started: float) -> int:
+    """`started`, on the monotonic clock, is when the process began."""
     options = _parser().parse_args(arguments)
     _log_to_stderr(options.verbose)
     config = _configuration(options)
@@ -118,7 +118,7 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, started: float) 
         raise _why_not(error, config) from error
     try:
         _announce(ready_file, node.addresses, config)
-        print(_banner(node.addresses, config, time.perf_counter() - started), flush=True)
+        print(_banner(node.addresses, config, time.monotonic() - started), flush=True)
         await _end_of(node, told_to_stop)
         print("stopping", flush=True)
     finally:
