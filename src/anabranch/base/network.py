@@ -23,7 +23,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from anabranch.base.disk import Buffer, File
@@ -48,7 +48,7 @@ class Link(Protocol):
     unsent: int
     remote: str
 
-    def send(self, chunks: Iterable[Chunk]) -> None: ...
+    def send(self, chunks: Sequence[Chunk]) -> None: ...
 
     def pause(self) -> None: ...
 
@@ -143,7 +143,9 @@ class TcpLink(asyncio.BufferedProtocol):
 
     # --- the peer's side
 
-    def send(self, chunks: Iterable[Chunk]) -> None:
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        if not self._queue and self._fd >= 0 and FileRange not in map(type, chunks):
+            chunks = self._send_at_once(cast(Sequence[Buffer], chunks))
         for chunk in chunks:
             size = _size(chunk)
             if size:
@@ -194,6 +196,15 @@ class TcpLink(asyncio.BufferedProtocol):
             return
         if self._closing:
             self._transport.abort()
+
+    def _send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Chunk]:
+        """Send buffers past the empty queue, as one; what the socket did not take."""
+        whole = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+        try:
+            sent = self._sock.send(whole)
+        except OSError:
+            return (whole,)  # a full socket or a broken one: the pump will tell
+        return () if sent == len(whole) else (memoryview(whole)[sent:],)
 
     def _send_range(self, head: FileRange) -> None:
         sent = os.sendfile(self._fd, head.file.fileno(), head.position, head.size)

@@ -23,7 +23,7 @@ from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.recovery import open_log
 from anabranch.partition.folders import CLEAN_STOP, claim, deleted_folder, partition_folder, stored_bytes
-from anabranch.partition.partition import Partition
+from anabranch.partition.partition import Changed, Partition
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class PartitionHost:
         self._log_starts = read_offsets(disk, data / LOG_STARTS)
         self.data = data
         self.on_open: Callable[[ServedTopic, Partition], None] = lambda topic, partition: None
-        self.on_change: Callable[[Partition], None] = lambda partition: None
+        self.on_change: Changed = lambda partition: None
         self.on_close: Callable[[Partition], None] = lambda partition: None
         self.on_removed: Callable[[Path], None] = lambda folder: None
 

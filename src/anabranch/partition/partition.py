@@ -27,15 +27,18 @@ from anabranch.partition.watermark import HighWatermark
 from anabranch.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
 from anabranch.records.record import iter_records, payload_of
 
+Changed = Callable[["Partition"], "asyncio.Future[None] | None"]
+"""Told when a log has grown or was trimmed; gives what an acknowledgement must wait for, if anything."""
+
 INLINE_BYTES = 64 * 1024  # what is unpacked in the loop; beyond, a thread is cheaper than the stall
 
 
 class Partition:
     __slots__ = (
         "_broker",
+        "_changed",
         "_clock",
         "_hw",
-        "_touched",
         "_waiters",
         "index",
         "leader_epoch",
@@ -50,7 +53,7 @@ class Partition:
         broker: BrokerId,
         leader_epoch: int,
         clock: Clock,
-        touched: "Callable[[Partition], None]",
+        changed: "Changed",
     ) -> None:
         self.index = index
         self.log = log
@@ -58,7 +61,7 @@ class Partition:
         self.retired = False
         self._broker = broker
         self._clock = clock
-        self._touched = touched
+        self._changed = changed
         self._waiters = Waiters()
         self._hw = HighWatermark(log.log_end, frozenset((broker,)), 1)
 
@@ -132,8 +135,7 @@ class Partition:
         base_offset = log.append(batch, header, self.leader_epoch)
         if self._hw.replica_reached(self._broker, log.log_end):
             self._waiters.wake()
-        self._touched(self)
-        return Appended(base_offset, append_time_ms, None)
+        return Appended(base_offset, append_time_ms, self._changed(self))
 
     # --- reading
 
@@ -194,7 +196,7 @@ class Partition:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.log_start}..{self._hw.offset}")
         if offset > self.log.log_start:
             self.log.advance_start(offset)
-            self._touched(self)
+            self._changed(self)
         return self.log.log_start
 
     def check_leader_epoch(self, epoch: int) -> None:

@@ -1,13 +1,16 @@
-"""Who is on the other end of a connection, as far as it has said."""
+"""Who is on the other end of a connection, as far as it has said, and what it keeps doing."""
+
+from anabranch.server.lanes import Lanes
 
 
 class Peer:
     """`software_name` and `software_version` come with ApiVersions, and may never come."""
 
-    __slots__ = ("address", "port", "software_name", "software_version")
+    __slots__ = ("address", "lanes", "port", "software_name", "software_version")
 
     def __init__(self, address: str | None = None, port: int | None = None) -> None:
         self.address = address
         self.port = port
+        self.lanes = Lanes()
         self.software_name: str | None = None
         self.software_version: str | None = None

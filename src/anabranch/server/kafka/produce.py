@@ -9,6 +9,8 @@ order in the log.  With acks=0 there is no answer, and an error closes the conne
 """
 
 import asyncio
+import struct
+from collections.abc import Coroutine
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,19 +21,20 @@ from anabranch.base.errors import (
     UnknownTopic,
     UnsupportedCompression,
 )
-from anabranch.base.network import Chunk
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL, read_header
 from anabranch.records.record import MissingKeys
 from anabranch.server.kafka.errors import code_of
-from anabranch.server.kafka.registry import RequestContext, api
+from anabranch.server.kafka.registry import Reply, RequestContext, api
+from anabranch.server.lanes import FLEXIBLE_VERSION, PLACED, Lane
 from anabranch.wire.kafka.produce import (
     Produced,
     ProducePartition,
     ProduceRequest,
     RecordError,
     read_produce,
+    read_varint,
     write_produced,
 )
 from anabranch.wire.kafka.schema import ErrorCode
@@ -39,6 +42,8 @@ from anabranch.wire.kafka.schema import ErrorCode
 _ZSTD = 4
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE = 22
+_NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
+_INT = struct.Struct(">i")
 
 
 class _Target(NamedTuple):
@@ -52,6 +57,11 @@ class _Target(NamedTuple):
 
 @api(0, versions=(3, 13), raw=True, advertise_from=0)
 def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
+    found = ctx.peer.lanes.find(frame, at, ctx.version)
+    if found is not None:
+        answer = _by_lane(*found, frame, ctx.version)
+        if answer is not None:
+            return answer
     request = read_produce(frame, at, ctx.version)
     topics = [(topic.name, _targets(topic.name, topic.partitions, request, ctx)) for topic in request.topics]
     for _, targets in topics:
@@ -77,8 +87,41 @@ def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
             produced.append(_stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
     if waiting:
-        return _answer_later(request, ctx.version, results, waiting)
-    return _answer(request, ctx.version, results)
+        return _answer_later(request.acks, ctx.version, results, waiting)
+    if len(topics) == 1 and len(topics[0][1]) == 1 and request.transactional_id is None:
+        name, (target,) = topics[0]
+        if target.partition is not None and not results[0][1][0].error_code:
+            ctx.peer.lanes.learn(frame, at, ctx.version, request.acks, name, target.partition)
+    return _answer(request.acks, ctx.version, results)
+
+
+def _by_lane(
+    lane: Lane, at: int, frame: memoryview, version: int
+) -> tuple[bytes] | Coroutine[None, None, Reply] | None:
+    """The answer to a request that has a lane; None if it should take the ordinary way after all."""
+    if version >= FLEXIBLE_VERSION:
+        size, at = read_varint(frame, at)
+        end = at + size - 1
+        if frame[end:] != _NO_TAGS:
+            return None
+    else:
+        at += 4
+        end = len(frame)
+        if at + _INT.unpack_from(frame, at - 4)[0] != end:
+            return None
+    batch = frame[at:end]
+    partition = lane.partition
+    if len(batch) < HEADER_SIZE or batch[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL or partition.is_heavy(batch):
+        return None
+    try:
+        base_offset, append_time_ms, acknowledged = partition.append(batch, lane.acks)
+    except (AnabranchError, OSError):
+        return None  # nothing was stored: the ordinary way says why
+    if acknowledged is not None:
+        stored = Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)
+        return _answer_later(lane.acks, version, [(lane.name, [stored])], [acknowledged])
+    placed = PLACED.pack(0, base_offset, append_time_ms, partition.log.log_start)
+    return (lane.head + placed + lane.tail,)
 
 
 def _targets(
@@ -136,10 +179,8 @@ def _failed(index: int, error: Exception) -> Produced:
     return _refused(index, code_of(error), str(error))
 
 
-def _answer(
-    request: ProduceRequest, version: int, results: list[tuple[bytes, list[Produced]]]
-) -> tuple[Chunk, ...] | None:
-    if request.acks:
+def _answer(acks: int, version: int, results: list[tuple[bytes, list[Produced]]]) -> Reply:
+    if acks:
         return (write_produced(version, results),)
     for _, produced in results:
         for one in produced:
@@ -149,11 +190,11 @@ def _answer(
 
 
 async def _answer_later(
-    request: ProduceRequest,
+    acks: int,
     version: int,
     results: list[tuple[bytes, list[Produced]]],
     waiting: "list[asyncio.Future[None]]",
-) -> tuple[Chunk, ...] | None:
+) -> Reply:
     await asyncio.wait(waiting)
     failed = next((f.exception() for f in waiting if f.exception() is not None), None)
     if isinstance(failed, Exception):
@@ -161,7 +202,7 @@ async def _answer_later(
             (name, [one if one.error_code else _failed(one.partition, failed) for one in produced])
             for name, produced in results
         ]
-    return _answer(request, version, results)
+    return _answer(acks, version, results)
 
 
 def _detached(topics: list[tuple[bytes, list[_Target]]]) -> list[tuple[bytes, list[_Target]]]:
@@ -184,7 +225,7 @@ def _detached(topics: list[tuple[bytes, list[_Target]]]) -> list[tuple[bytes, li
 
 async def _produce_heavy(
     request: ProduceRequest, topics: list[tuple[bytes, list[_Target]]], version: int
-) -> tuple[Chunk, ...] | None:
+) -> Reply:
     results = []
     for name, targets in topics:
         produced = []
@@ -201,4 +242,4 @@ async def _produce_heavy(
                 continue
             produced.append(_stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
-    return _answer(request, version, results)
+    return _answer(request.acks, version, results)

@@ -104,7 +104,7 @@ def _read_legacy(frame: memoryview, at: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _varint(frame: memoryview, at: int) -> tuple[int, int]:
+def read_varint(frame: memoryview, at: int) -> tuple[int, int]:
     """An unsigned varint and where it ends."""
     byte = frame[at]
     if byte < 0x80:
@@ -121,36 +121,36 @@ def _varint(frame: memoryview, at: int) -> tuple[int, int]:
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:
-    count, at = _varint(frame, at)
+    count, at = read_varint(frame, at)
     for _ in range(count):
-        _, at = _varint(frame, at)
-        size, at = _varint(frame, at)
+        _, at = read_varint(frame, at)
+        size, at = read_varint(frame, at)
         _cut(frame, at, size)
         at += size
     return at
 
 
 def _read_flexible(frame: memoryview, at: int, version: int) -> ProduceRequest:
-    size, at = _varint(frame, at)
+    size, at = read_varint(frame, at)
     transactional_id = None
     if size:
         transactional_id = str(_cut(frame, at, size - 1), "utf-8", "replace")
         at += size - 1
     acks, timeout_ms = _ACKS.unpack_from(frame, at)
-    topic_count, at = _varint(frame, at + 6)
+    topic_count, at = read_varint(frame, at + 6)
     topics = []
     for _ in range(topic_count - 1):
         if version >= 13:
             size = 16
         else:
-            size, at = _varint(frame, at)
+            size, at = read_varint(frame, at)
             size -= 1
         name = bytes(_cut(frame, at, size))
-        partition_count, at = _varint(frame, at + size)
+        partition_count, at = read_varint(frame, at + size)
         partitions = []
         for _ in range(partition_count - 1):
             (index,) = _INT.unpack_from(frame, at)
-            size, at = _varint(frame, at + 4)
+            size, at = read_varint(frame, at + 4)
             if size:
                 partitions.append(ProducePartition(index, _cut(frame, at, size - 1)))
                 at = _skip_tags(frame, at + size - 1)
