@@ -1,7 +1,9 @@
 """A budget in bytes: whoever wants memory that a client decides the size of asks here first.
 
-Taken whole or not at all, so that nobody holds a part while waiting for the rest.  Those who were
-refused are called in turn when something is given back, and ask again.
+Taken whole or not at all, so that nobody holds a part while waiting for the rest: one who finds no room
+waits, is called when something is given back, and asks again.  What is needed to finish work that has
+begun is charged without asking, and may overspend the budget; nothing new should begin until that is
+made good.
 """
 
 from collections import deque
@@ -21,13 +23,16 @@ class ByteBudget:
     def is_contended(self) -> bool:
         return bool(self._waiting)
 
-    def take(self, size: int, otherwise: Callable[[], None]) -> bool:
-        """Take `size`, or be called through `otherwise` when it is worth asking again."""
-        if self.limit > 0 and self.used and self.used + size > self.limit:
-            self._waiting.append(otherwise)
-            return False
+    def has_room(self, size: int) -> bool:
+        """Whether `size` may be charged.  Something larger than the whole budget may, alone."""
+        return self.limit <= 0 or not self.used or self.used + size <= self.limit
+
+    def charge(self, size: int) -> None:
         self.used += size
-        return True
+
+    def wait(self, ask_again: Callable[[], None]) -> None:
+        """Have `ask_again` called, once, when something is given back."""
+        self._waiting.append(ask_again)
 
     def give(self, size: int) -> None:
         self.used -= size

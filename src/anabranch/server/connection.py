@@ -1,28 +1,29 @@
 """A Kafka connection: frames in, answers out, in the order of the requests.
 
-    frame ─> header ─> Api ─┬─ answer at once ───────────────────┐
-                            └─ future ─> slot in `_slots` ─ later ┴─> link, in order
+    frame ─> header ─> Api ─┬─ answer at once ────────────────────┐
+                            └─ Waiting ─> slot in `_slots` ─ later ┴─> link, in order
 
 A handler runs when its frame arrives, so requests start in order; a fetch that waits keeps its slot
 while those after it are worked on.  Handlers that change the cluster hold the connection until they
 are done, as Kafka does for every request, so that what a client sends next sees their effect.
 
-A connection has limits: once `_MAX_SLOTS` answers wait or `_MAX_UNSENT` bytes have not been taken by
-the client, no further frame is handled and the socket is not read.
+A connection has limits: once `_MAX_SLOTS` answers wait for their turn, or `_MAX_UNSENT` bytes of them,
+or the client has not taken as many, no further frame is handled and the socket is not read.  And it has
+turns: after `_TURN_S` it lets other connections go on before it handles what it has read already.
 """
 
 import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, cast
 
 from anabranch.base.errors import AnabranchError, Corrupt
 from anabranch.base.network import Chunk, FileRange, Link
 from anabranch.server.framing import Frames
 from anabranch.server.kafka.api_versions import unsupported_answer
-from anabranch.server.kafka.registry import Api, Deferred, Reply, RequestContext
+from anabranch.server.kafka.registry import Api, Reply, RequestContext, Waiting
 from anabranch.server.peer import Peer
 from anabranch.server.services import Services
 from anabranch.wire.kafka.decoder import Cursor, decode, skip_tags
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _MAX_SLOTS = 128
 _MAX_UNSENT = 1 << 20
+_MAX_COLLECTED = 1 << 18
+_TURN_S = 0.02
 _HEAD = struct.Struct(">hhih")
 _PREFIX = struct.Struct(">ii")
 _API_VERSIONS = 18
@@ -41,12 +44,13 @@ _API_VERSIONS = 18
 class Slot:
     """An answer's place in the order, and what will bring it."""
 
-    __slots__ = ("chunks", "done", "future")
+    __slots__ = ("chunks", "done", "size", "waiting")
 
-    def __init__(self, future: "Deferred | None" = None) -> None:
+    def __init__(self, waiting: Waiting | None = None) -> None:
         self.chunks: Sequence[Chunk] = ()
+        self.size = 0
         self.done = False
-        self.future = future
+        self.waiting = waiting
 
 
 class Home(Protocol):
@@ -60,30 +64,40 @@ class Home(Protocol):
 
     def dismiss(self, connection: "Connection") -> None: ...
 
-    def track(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in the background, to its end before the node stops."""
+    def track(self, work: Coroutine[Any, Any, None], size: int) -> None:
+        """Run `work`, which has a request of `size` bytes in memory, to its end before the node stops."""
 
 
 class Connection:
     __slots__ = (
         "_collected",
+        "_collected_bytes",
         "_frames",
         "_held",
         "_home",
+        "_parked_bytes",
+        "_resting",
         "_slots",
+        "_turn_began",
         "connection_id",
         "last_active",
         "link",
         "peer",
+        "unsent_seen",
     )
 
     def __init__(self, home: Home, connection_id: int) -> None:
         self._home = home
         self.connection_id = connection_id
         self.last_active = 0.0
+        self.unsent_seen = 0
+        self._turn_began = 0.0
         self._slots: deque[Slot] = deque()
+        self._parked_bytes = 0  # of answers that are known and wait for those before them
         self._collected: list[Chunk] = []
-        self._held = False
+        self._collected_bytes = 0
+        self._held = False  # by a request that must be done before the next one begins
+        self._resting = False  # its turn is over
         self._frames: Frames | None = None
 
     # --- the link's side
@@ -102,7 +116,7 @@ class Connection:
 
     def received(self, size: int) -> None:
         assert self._frames is not None
-        self.last_active = self._home.services.clock.monotonic()
+        self.last_active = self._turn_began = self._home.services.clock.monotonic()
         try:
             self._frames.received(size)
         except Exception as error:  # noqa: BLE001  the last line of defence: one client, not the node
@@ -119,14 +133,19 @@ class Connection:
             self._frames = None
             self._home.dismiss(self)
         for slot in self._slots:
-            if slot.future is not None:
-                slot.future.cancel()
+            if slot.waiting is not None:
+                slot.waiting.answered.cancel()
         self._slots.clear()
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is owed to the client."""
         return not self._slots and not self.link.unsent
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for us, rather than we for the client."""
+        return bool(self._slots)
 
     @property
     def is_open(self) -> bool:
@@ -137,18 +156,28 @@ class Connection:
         return self._frames is not None and self._frames.is_holding
 
     def quiesce(self) -> None:
-        """The node stops: take no further request, and end the waits of those under way."""
-        self._held = True
+        """The node stops: take no further request, and answer those that wait with what there is."""
         if self._frames is not None:
-            self._frames.stop()
+            self._frames.close()
         for slot in list(self._slots):
-            if slot.future is not None and not slot.done:
-                slot.future.cancel()
-                self._slots.remove(slot)
+            if slot.waiting is not None:
+                slot.waiting.expire()
 
-    def relax(self) -> None:
+    # --- the frames' side
+
+    def between(self) -> None:
+        if self._home.services.clock.monotonic() - self._turn_began > _TURN_S and self._frames is not None:
+            self._resting = True
+            self._frames.stop()
+            asyncio.get_running_loop().call_soon(self._rested)
+
+    def fed(self) -> None:
         if self._frames is not None:
-            self._frames.relax()
+            self._proceed(self._frames.proceed)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._maybe_go()
 
     # --- requests
 
@@ -181,54 +210,61 @@ class Connection:
             version, correlation_id, client_id, self.connection_id, self._home.services, self.peer
         )
         if api.raw:
-            self._take_raw(api.handler(frame, at, context), context)
+            self._take_raw(api.handler(frame, at, context), context, len(frame))
         elif api.waits:
             copied = memoryview(bytes(frame))  # the buffer is used again before the handler ends
-            self._hold(self._run(api, decode(key, version, copied, at), context))
+            slot = self._hold()
+            self._home.track(self._run(slot, api, decode(key, version, copied, at), context), len(frame))
         else:
             answer = api.handler(decode(key, version, frame, at), context)
             body = bytearray()
             encoder(key, version)(body, answer)
             self._answer(correlation_id, answers_flexibly(key, version), (body,))
 
-    def _take_raw(self, reply: "Reply | Deferred | Coroutine[Any, Any, Reply]", ctx: RequestContext) -> None:
+    def _take_raw(self, reply: Any, ctx: RequestContext, size: int) -> None:
         if reply is None:
             return
-        if asyncio.isfuture(reply):
+        if isinstance(reply, tuple | list):
+            self._answer(ctx.correlation_id, None, reply)
+        elif asyncio.iscoroutine(reply):
+            self._home.track(self._run_raw(self._hold(), reply, ctx), size)
+        else:
             slot = Slot(reply)
             self._slots.append(slot)
-            reply.add_done_callback(lambda done: self._resolve(slot, ctx.correlation_id, done))
+            reply.answered.add_done_callback(lambda done: self._resolve(slot, ctx.correlation_id, done))
             if len(self._slots) >= _MAX_SLOTS and self._frames is not None:
                 self._frames.stop()
-        elif asyncio.iscoroutine(reply):
-            self._hold(self._run_raw(reply, ctx))
-        else:
-            self._answer(ctx.correlation_id, None, cast(Sequence[Chunk], reply))
 
     # --- answers
 
     def _answer(self, correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk]) -> None:
         """Put an answer that is known at once in its place."""
-        whole = _with_header(correlation_id, flexible, chunks)
+        whole, size = _with_header(correlation_id, flexible, chunks)
         if self._slots:
             slot = Slot()
-            slot.chunks, slot.done = whole, True
             self._slots.append(slot)
+            self._park(slot, whole, size)
+            if self._is_blocked and self._frames is not None:
+                self._frames.stop()
         else:
             self._collected.extend(whole)
-            if self.link.unsent > _MAX_UNSENT or len(self._collected) > _MAX_SLOTS:
+            self._collected_bytes += size
+            if self._collected_bytes > _MAX_COLLECTED or len(self._collected) > _MAX_SLOTS:
                 self._flush()
 
+    def _park(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
+        slot.chunks, slot.size, slot.done = chunks, size, True
+        self._parked_bytes += size
+
     def _resolve(self, slot: Slot, correlation_id: int, done: "asyncio.Future[Reply]") -> None:
-        """A deferred answer is known."""
+        """An answer that was waited for is known."""
         if not self.is_open or done.cancelled():
             return
         error = done.exception()
         if error is not None:
             self._refuse(error)
             return
-        slot.chunks = _with_header(correlation_id, None, done.result() or ())
-        slot.done = True
+        self._park(slot, *_with_header(correlation_id, None, done.result() or ()))
         self._release()
         self._flush()
 
@@ -236,42 +272,59 @@ class Connection:
         """Move answers that are known and next in order to the way out."""
         slots = self._slots
         while slots and slots[0].done:
-            self._collected.extend(slots.popleft().chunks)
+            slot = slots.popleft()
+            self._parked_bytes -= slot.size
+            self._collected.extend(slot.chunks)
 
     def _flush(self) -> None:
-        if self._collected:
-            chunks, self._collected = self._collected, []
-            self.link.send(chunks)
+        self._send_collected()
         if self._frames is not None and self.link.unsent > _MAX_UNSENT:
             self._frames.stop()
         else:
             self._maybe_go()
 
+    def _send_collected(self) -> None:
+        if self._collected:
+            chunks, self._collected = self._collected, []
+            self._collected_bytes = 0
+            self.link.send(chunks)
+
+    @property
+    def _is_blocked(self) -> bool:
+        return (
+            self._held
+            or self._resting
+            or len(self._slots) >= _MAX_SLOTS
+            or self._parked_bytes > _MAX_UNSENT
+            or self.link.unsent > _MAX_UNSENT
+        )
+
     def _maybe_go(self) -> None:
         """Go on reading if nothing speaks against it."""
         frames = self._frames
-        if frames is None or self._held or len(self._slots) >= _MAX_SLOTS or self.link.unsent > _MAX_UNSENT:
-            return
+        if frames is not None and frames.stopped and not self._is_blocked:
+            self._proceed(frames.go)
+
+    def _proceed(self, step: Callable[[], None]) -> None:
+        self._turn_began = self._home.services.clock.monotonic()
         try:
-            frames.go()
+            step()
         except Exception as error:  # noqa: BLE001  as above
             self._refuse(error)
             return
-        if self._collected:
-            chunks, self._collected = self._collected, []
-            self.link.send(chunks)
+        self._send_collected()
 
     # --- requests that hold the connection
 
-    def _hold(self, work: Coroutine[Any, Any, None]) -> None:
+    def _hold(self) -> Slot:
+        slot = Slot()
+        self._slots.append(slot)
         self._held = True
         if self._frames is not None:
             self._frames.stop()
-        self._home.track(work)
+        return slot
 
-    async def _run(self, api: Api, request: Any, ctx: RequestContext) -> None:
-        slot = Slot()
-        self._slots.append(slot)
+    async def _run(self, slot: Slot, api: Api, request: Any, ctx: RequestContext) -> None:
         try:
             answer = await api.handler(request, ctx)
             body = bytearray()
@@ -280,20 +333,21 @@ class Connection:
             self._refuse(error)
             return
         flexible = answers_flexibly(api.key, ctx.version)
-        self._finish(slot, _with_header(ctx.correlation_id, flexible, (body,)))
+        self._finish(slot, *_with_header(ctx.correlation_id, flexible, (body,)))
 
-    async def _run_raw(self, work: Coroutine[Any, Any, Reply], ctx: RequestContext) -> None:
-        slot = Slot()
-        self._slots.append(slot)
+    async def _run_raw(self, slot: Slot, work: Coroutine[Any, Any, Reply], ctx: RequestContext) -> None:
         try:
             reply = await work
         except Exception as error:  # noqa: BLE001  as above
             self._refuse(error)
             return
-        self._finish(slot, [] if reply is None else _with_header(ctx.correlation_id, None, reply))
+        if reply is None:
+            self._finish(slot, (), 0)
+        else:
+            self._finish(slot, *_with_header(ctx.correlation_id, None, reply))
 
-    def _finish(self, slot: Slot, chunks: Sequence[Chunk]) -> None:
-        slot.chunks, slot.done = chunks, True
+    def _finish(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
+        self._park(slot, chunks, size)
         self._held = False
         if self.is_open:
             self._release()
@@ -305,19 +359,21 @@ class Connection:
             log.info("%s: closed: %s", self.link.remote, error)
         else:
             log.error("%s: closed, a request failed", self.link.remote, exc_info=error)
-        if self._collected:
-            chunks, self._collected = self._collected, []
-            self.link.send(chunks)
-        self.link.close()
+        if self._frames is not None:
+            self._frames.close()  # what the client has sent since is not looked at
+            self._send_collected()
+            self.link.close()
 
 
-def _with_header(correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk]) -> list[Chunk]:
-    """`chunks` as a frame.  `flexible` None: the chunks carry the header's tags themselves."""
+def _with_header(
+    correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk]
+) -> tuple[list[Chunk], int]:
+    """`chunks` as a frame, and its size.  `flexible` None: they carry the header's tags themselves."""
     head = b"\0" if flexible else b""
     size = 4 + len(head)
     for chunk in chunks:
         size += chunk.size if type(chunk) is FileRange else len(cast(bytes, chunk))
     prefix = _PREFIX.pack(size, correlation_id) + head
     if chunks and type(chunks[0]) is bytes:
-        return [prefix + chunks[0], *chunks[1:]]
-    return [prefix, *chunks]
+        return [prefix + chunks[0], *chunks[1:]], size
+    return [prefix, *chunks], size

@@ -10,12 +10,13 @@ only.
     own      │len│ begin… ── more arrives here ─►│        handled when whole
 
 Nothing is believed before it has come: a frame's buffer grows with what arrives, not with what the
-length claims, and the claim is charged to a budget that all connections share.  While that is spent,
-or while the owner has said `stop`, the socket is not read; what was read already waits in `_rest`.
+length claims, and the claim is charged to a budget that all connections share.  While that is spent
+(`_starved`), or while the owner has said `stop` (`stopped`), the socket is not read; what was read
+already waits in `_rest`.
 """
 
 import struct
-from collections.abc import Callable
+from typing import Protocol
 
 from anabranch.base.budget import ByteBudget
 from anabranch.base.errors import Corrupt, TooLarge
@@ -24,12 +25,56 @@ from anabranch.base.network import Link
 SCRATCH_BYTES = 256 * 1024
 _FIRST_BYTES = (1 << 20) + (1 << 16)  # room for a frame around one batch of 1 MB
 _FREE_BYTES = 64 * 1024  # frames up to this size are not charged
+_MAX_SPARES = 4
 _LENGTH = struct.Struct(">i")
 _PREFIX = 4
+_NOTHING = memoryview(b"")
 
 
-def scratch_buffer() -> memoryview:
-    return memoryview(bytearray(SCRATCH_BYTES))
+class Buffers:
+    """The memory that connections share: the scratch buffer, and large ones that are between frames.
+
+    Touching fresh memory costs more than receiving into it, so a few buffers are kept; how many does
+    not depend on the number of connections.
+    """
+
+    __slots__ = ("_resting", "_spares", "scratch")
+
+    def __init__(self) -> None:
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._spares: list[memoryview] = []
+        self._resting = False
+
+    def take(self, size: int) -> memoryview:
+        if size <= _FREE_BYTES:
+            return memoryview(bytearray(size))
+        self._resting = False
+        return (self._spares.pop() if self._spares else memoryview(bytearray(_FIRST_BYTES)))[:size]
+
+    def give(self, buffer: memoryview) -> None:
+        """Nobody needs `buffer`, which `take` gave out, any more."""
+        whole: bytearray = buffer.obj  # type: ignore[assignment]
+        if len(whole) == _FIRST_BYTES and len(self._spares) < _MAX_SPARES:
+            self._spares.append(memoryview(whole))
+
+    def relax(self) -> None:
+        """Called now and then: give up what has not been used since the last time."""
+        if self._resting:
+            self._spares.clear()
+        self._resting = True
+
+
+class Owner(Protocol):
+    """Whose frames they are."""
+
+    def handle(self, frame: memoryview) -> None:
+        """A frame is whole; its buffer is used again afterwards."""
+
+    def between(self) -> None:
+        """More frames wait behind the one just handled: the time to say `stop`, if it has been long."""
+
+    def fed(self) -> None:
+        """The budget has room again: call `proceed`."""
 
 
 class Frames:
@@ -37,41 +82,38 @@ class Frames:
 
     __slots__ = (
         "_budget",
+        "_buffers",
         "_charged",
+        "_closed",
         "_filled",
         "_handle",
         "_link",
         "_max_bytes",
         "_own",
+        "_owner",
         "_rest",
-        "_scratch",
         "_size",
-        "_spare",
         "_starved",
-        "_stopped",
+        "stopped",
     )
 
     def __init__(
-        self,
-        scratch: memoryview,
-        budget: ByteBudget,
-        max_bytes: int,
-        link: Link,
-        handle: Callable[[memoryview], None],
+        self, buffers: Buffers, budget: ByteBudget, max_bytes: int, link: Link, owner: Owner
     ) -> None:
-        self._scratch = scratch
+        self._buffers = buffers
         self._budget = budget
         self._max_bytes = max_bytes
         self._link = link
-        self._handle = handle
+        self._owner = owner
+        self._handle = owner.handle
         self._own: memoryview | None = None
-        self._spare: memoryview | None = None
         self._filled = 0
         self._size = 0  # of the frame in `_own`, prefix included; 0 while not known
         self._charged = 0
-        self._rest: bytes = b""
-        self._stopped = False
+        self._rest = _NOTHING
+        self.stopped = False
         self._starved = False
+        self._closed = False
 
     @property
     def is_holding(self) -> bool:
@@ -84,7 +126,7 @@ class Frames:
         """Where the next bytes go."""
         own = self._own
         if own is None:
-            return self._scratch
+            return self._buffers.scratch
         if self._filled == len(own):
             own = self._grow(own)
         return own[self._filled :]
@@ -93,7 +135,9 @@ class Frames:
         """`size` bytes are in the buffer.  Corrupt or TooLarge if they cannot begin a frame."""
         own = self._own
         if own is None:
-            self._split(self._scratch[:size])
+            self._split(self._buffers.scratch[:size])
+            if self._rest:
+                self._rest = memoryview(bytearray(self._rest))  # the scratch buffer is everybody's
             return
         self._filled += size
         if not self._size:
@@ -105,20 +149,27 @@ class Frames:
 
     def _split(self, data: memoryview) -> None:
         """Handle the whole frames of `data` and keep what is left."""
+        budget = self._budget
+        if budget.used > budget.limit > 0:  # work that has begun took more than there is
+            self._rest = data
+            self._starve()
+            return
         at, end = 0, len(data)
         while end - at >= _PREFIX:
-            if self._stopped:
-                self._rest = bytes(data[at:])
+            if self.stopped:
+                self._rest = data[at:]
                 return
             stop = at + _PREFIX + self._length(data, at)
             if stop > end:
                 break
             self._handle(data[at + _PREFIX : stop])
             at = stop
+            if at != end:
+                self._owner.between()
         if at == end:
             return
-        if self._stopped:
-            self._rest = bytes(data[at:])
+        if self.stopped:
+            self._rest = data[at:]
         elif end - at < _PREFIX:
             self._own = memoryview(bytearray(_PREFIX))
             self._own[: end - at] = data[at:]
@@ -138,36 +189,43 @@ class Frames:
 
     def _begin(self, length: int, head: memoryview) -> None:
         size = _PREFIX + length
-        capacity = min(size, _FIRST_BYTES)
-        spare = self._spare
-        own = spare if spare is not None and len(spare) >= capacity else memoryview(bytearray(capacity))
-        self._own = own[:capacity]
-        self._spare = own if capacity > _FREE_BYTES else None
-        self._own[: len(head)] = head
+        self._own = own = self._buffers.take(min(size, _FIRST_BYTES))
+        own[: len(head)] = head
         self._filled, self._size = len(head), size
         if size > _FREE_BYTES:
             self._charge()
         if size == len(head):
-            self._finish(self._own)
+            self._finish(own)
 
     def _charge(self) -> None:
-        """Take the frame's size from the budget; stop reading until that succeeds."""
-        if self._own is None or self._charged:
-            return
-        if self._budget.take(self._size, self._charge):
+        """Take the frame's size from the budget, or read no further."""
+        if self._budget.has_room(self._size):
+            self._budget.charge(self._size)
             self._charged = self._size
-            if self._starved:
-                self._starved = False
-                self._link.resume()
-        elif not self._starved:
-            self._starved = True
-            self._link.pause()
+        else:
+            self._starve()
+
+    def _starve(self) -> None:
+        """Wait for the budget."""
+        self._starved = True
+        self._link.pause()
+        self._budget.wait(self._fed)
+
+    def _fed(self) -> None:
+        """It is worth asking the budget again."""
+        if self._closed:
+            return
+        self._starved = False
+        if self._own is not None:
+            self._charge()
+        if not self._starved:
+            self._owner.fed()
 
     def _grow(self, own: memoryview) -> memoryview:
         larger = memoryview(bytearray(min(self._size, 2 * len(own))))
         larger[: len(own)] = own
         self._own = larger
-        self._spare = None
+        self._buffers.give(own)
         return larger
 
     def _finish(self, own: memoryview) -> None:
@@ -177,6 +235,7 @@ class Frames:
         try:
             self._handle(own[_PREFIX:size])
         finally:
+            self._buffers.give(own)
             self._refund()
 
     def _refund(self) -> None:
@@ -188,26 +247,29 @@ class Frames:
 
     def stop(self) -> None:
         """Handle no further frame until `go`."""
-        if not self._stopped:
-            self._stopped = True
+        if not self.stopped:
+            self.stopped = True
             self._link.pause()
 
     def go(self) -> None:
-        if not self._stopped:
+        if self.stopped and not self._closed:
+            self.stopped = False
+            self.proceed()
+
+    def proceed(self) -> None:
+        """Go on with what was read already, then with reading, if nothing speaks against it."""
+        if self.stopped or self._starved:
             return
-        self._stopped = False
-        rest, self._rest = self._rest, b""
+        rest, self._rest = self._rest, _NOTHING
         if rest:
-            self._split(memoryview(bytearray(rest)))
-        if not self._stopped:
+            self._split(rest)
+        if not self.stopped and not self._starved:
             self._link.resume()
 
-    def relax(self) -> None:
-        """Nothing has come for a while: give up what is only kept for speed."""
-        self._spare = None
-
     def close(self) -> None:
+        """No further frame is handled, whatever is called."""
+        self.stop()
+        self._closed = True
         self._own = None
-        self._spare = None
-        self._rest = b""
+        self._rest = _NOTHING
         self._refund()

@@ -1,9 +1,9 @@
 """A listener and the connections that came in through it.
 
-Connections share a scratch buffer, a budget for large frames, and the table of APIs.  There may be at
-most `max.connections` of them, `max.connections.per.ip` from one address; one that has been silent
-for `connections.max.idle.ms` is closed, and one that sits on a half-sent frame while others wait for
-the memory loses it after `_STALLED_AFTER_S`.
+Connections share buffers, a budget for large frames, and the table of APIs.  There may be at most
+`max.connections` of them, `max.connections.per.ip` from one address; one that has neither sent nor
+taken anything for `connections.max.idle.ms` is closed, and one that sits on a half-sent frame while
+others wait for the memory loses it after `_STALLED_AFTER_S`.
 """
 
 import asyncio
@@ -16,14 +16,13 @@ from typing import Any
 from anabranch.base.budget import ByteBudget
 from anabranch.base.network import Listener, Network
 from anabranch.server.connection import Connection
-from anabranch.server.framing import Frames, scratch_buffer
+from anabranch.server.framing import Buffers, Frames
 from anabranch.server.kafka.registry import Api
 from anabranch.server.services import Services
 
 log = logging.getLogger(__name__)
 
 _SWEEP_S = 5.0
-_RELAX_AFTER_S = 10.0
 _STALLED_AFTER_S = 10.0
 
 
@@ -31,7 +30,7 @@ class KafkaListener:
     def __init__(self, apis: dict[int, Api], services: Services) -> None:
         self.apis = apis
         self.services = services
-        self._scratch = scratch_buffer()
+        self._buffers = Buffers()
         self._budget = ByteBudget(services.config.current.sockets.queued_max_request_bytes)
         self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
@@ -59,9 +58,7 @@ class KafkaListener:
         self._connections.add(connection)
         self._by_address[address] += 1
         connection.last_active = self.services.clock.monotonic()
-        return Frames(
-            self._scratch, self._budget, sockets.request_max_bytes, connection.link, connection.handle
-        )
+        return Frames(self._buffers, self._budget, sockets.request_max_bytes, connection.link, connection)
 
     def dismiss(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -70,10 +67,16 @@ class KafkaListener:
         if not self._by_address[address]:
             del self._by_address[address]
 
-    def track(self, work: Coroutine[Any, Any, None]) -> None:
+    def track(self, work: Coroutine[Any, Any, None], size: int) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._budget.charge(size)
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            self._tasks.discard(task)
+            self._budget.give(size)
+
+        task.add_done_callback(ended)
 
     # --- upkeep
 
@@ -81,18 +84,24 @@ class KafkaListener:
         """Close connections that are idle or stalled, for as long as the node runs."""
         while True:
             await asyncio.sleep(_SWEEP_S)
+            self._buffers.relax()
             max_idle_ms = self.services.config.current.sockets.connections_max_idle_ms
             now = self.services.clock.monotonic()
             for connection in list(self._connections):
-                silent_s = now - connection.last_active
-                if silent_s > _RELAX_AFTER_S:
-                    connection.relax()
-                if connection.is_holding and self._budget.is_contended and silent_s > _STALLED_AFTER_S:
-                    log.warning("%s: closed, it stalled inside a request", connection.link.remote)
-                    connection.link.abort()
-                elif 0 <= max_idle_ms < silent_s * 1000 and connection.is_idle:
-                    log.info("%s: closed after %d s of silence", connection.link.remote, silent_s)
-                    connection.link.abort()
+                self._look_at(connection, now, max_idle_ms)
+
+    def _look_at(self, connection: Connection, now: float, max_idle_ms: int) -> None:
+        link = connection.link
+        if link.unsent != connection.unsent_seen:  # the client takes what it asked for
+            connection.unsent_seen = link.unsent
+            connection.last_active = now
+        silent_s = now - connection.last_active
+        if connection.is_holding and self._budget.is_contended and silent_s > _STALLED_AFTER_S:
+            log.warning("%s: closed, it stalled inside a request", link.remote)
+            link.abort()
+        elif 0 <= max_idle_ms < silent_s * 1000 and not connection.is_waiting:
+            log.info("%s: closed after %d s of silence", link.remote, silent_s)
+            link.abort()
 
     async def close(self, grace_s: float) -> None:
         """Take no new connections or requests, let what is under way be answered, then close."""

@@ -20,7 +20,7 @@ from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from anabranch.server.kafka.errors import code_of
-from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, api
+from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, Waiting, api
 from anabranch.server.services import Services
 from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.fetch import Fetched, write_fetched
@@ -29,7 +29,7 @@ _CONSUMER = -1
 
 
 @api(1, versions=(4, 18), raw=True)
-def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Deferred:
+def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting:
     request = decode(1, ctx.version, frame, at)
     services = ctx.services
     try:
@@ -49,14 +49,14 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Deferred:
     work.look()
     if request.max_wait <= 0 or not wanted or work.is_satisfied:
         return work.answer()
-    return work.wait(request.max_wait / 1000)
+    work.wait(request.max_wait / 1000)
+    return work
 
 
 class Fetch:
     """One fetch request, looked at once or several times."""
 
     __slots__ = (
-        "_answered",
         "_deadline",
         "_failed",
         "_found",
@@ -72,6 +72,7 @@ class Fetch:
         "_version",
         "_wanted",
         "_whole",
+        "answered",
     )
 
     def __init__(
@@ -205,15 +206,14 @@ class Fetch:
 
     # --- waiting
 
-    def wait(self, seconds: float) -> Deferred:
-        """The answer, when there is enough or `seconds` have passed."""
+    def wait(self, seconds: float) -> None:
+        """Have `answered` filled in when there is enough or `seconds` have passed."""
         self._loop = asyncio.get_running_loop()
-        self._answered: Deferred = self._loop.create_future()
-        self._answered.add_done_callback(self._leave)
-        self._deadline = self._loop.call_later(seconds, self._expire)
+        self.answered: Deferred = self._loop.create_future()
+        self.answered.add_done_callback(self._leave)
+        self._deadline = self._loop.call_later(seconds, self.expire)
         for partition in self._partitions:
             partition.wait(self._wake)
-        return self._answered
 
     def _wake(self) -> None:
         """A partition has moved on.  Several may in one turn of the loop: look once, afterwards."""
@@ -223,15 +223,15 @@ class Fetch:
 
     def _look_again(self) -> None:
         self._scheduled = False
-        if not self._answered.done():
+        if not self.answered.done():
             self.look()
             if self.is_satisfied:
-                self._answered.set_result(self.answer())
+                self.answered.set_result(self.answer())
 
-    def _expire(self) -> None:
-        if not self._answered.done():
+    def expire(self) -> None:
+        if not self.answered.done():
             self.look()
-            self._answered.set_result(self.answer())
+            self.answered.set_result(self.answer())
 
     def _leave(self, _: Deferred) -> None:
         self._deadline.cancel()

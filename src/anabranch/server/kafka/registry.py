@@ -15,7 +15,8 @@ An error that belongs to the whole request is raised; `failure` of the registrat
 it into an answer that carries its code, else the connection is closed, as Kafka does.
 
 Produce and Fetch are too hot for that: they register with `raw=True`, get the frame and the position
-of the body, and give back chunks, a future of chunks, or None when there is no answer.
+of the body, and give back chunks, None when there is no answer, a `Waiting` that will have one, or a
+coroutine, for which the connection is held.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from anabranch.base.network import Chunk
 from anabranch.server.peer import Peer
@@ -32,6 +33,16 @@ from anabranch.server.services import Services
 Answer = dict[str, Any]
 Reply = Sequence[Chunk] | None
 Handler = Callable[..., Any]
+Deferred = asyncio.Future[Reply]
+
+
+class Waiting(Protocol):
+    """An answer that waits for something to happen."""
+
+    answered: Deferred
+
+    def expire(self) -> None:
+        """Wait no longer: answer with what there is."""
 
 
 class RequestContext:
@@ -92,6 +103,3 @@ def load_apis() -> dict[int, Api]:
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"anabranch.server.kafka.{module.name}")
     return dict(sorted(_APIS.items()))
-
-
-Deferred = asyncio.Future[Reply]
