@@ -27,6 +27,8 @@ from anabranch.base.errors import DiskFull
 Buffer = bytes | bytearray | memoryview
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_RELEASED = -1  # opened again on the next use
+_CLOSED = -2
 
 
 class Releasable(Protocol):
@@ -68,11 +70,13 @@ class File:
         self.path = path
         self.size = size
         self._handles = handles
-        self._fd = -1
+        self._fd = _RELEASED
 
     def fileno(self) -> int:
         """A descriptor, valid until another file is used."""
         if self._fd < 0:
+            if self._fd == _CLOSED:  # the path may be another's by now
+                raise OSError(errno.EBADF, "the file is closed", str(self.path))
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._handles.opened(self)
         else:
@@ -136,11 +140,13 @@ class File:
     def release(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = -1
+            self._fd = _RELEASED
 
     def close(self) -> None:
+        """For good: whoever still holds a place in the file gets an OSError."""
         self._handles.closed(self)
         self.release()
+        self._fd = _CLOSED
 
 
 class Disk(Protocol):
@@ -159,6 +165,8 @@ class Disk(Protocol):
     def modified_ms(self, path: Path) -> int: ...
 
     def read_whole(self, path: Path) -> bytes: ...
+
+    def read_tail(self, path: Path, size: int) -> bytes: ...
 
     def make_dirs(self, path: Path) -> None: ...
 
@@ -211,6 +219,15 @@ class DirectDisk:
         except FileNotFoundError:
             return b""
 
+    def read_tail(self, path: Path, size: int) -> bytes:
+        """The last `size` bytes of a file, fewer if it has fewer, none if it is not there."""
+        try:
+            with open(path, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+                return file.read(size)
+        except FileNotFoundError:
+            return b""
+
     def make_dirs(self, path: Path) -> None:
         os.makedirs(path, exist_ok=True)
 
@@ -247,6 +264,7 @@ class DirectDisk:
             if sync:
                 os.fsync(fd)
         except OSError as error:
+            self.remove(beside)  # it takes room that others need
             if error.errno in _FULL:
                 raise DiskFull(f"no room on the disk for {path}") from error
             raise

@@ -141,4 +141,8 @@ class Throttled(Unavailable):
 class DiskFull(Unavailable): ...
 
 
+class DiskFailed(Unavailable):
+    """The disk did not take what it was given; what was written may not be there."""
+
+
 class TimedOut(Unavailable): ...

@@ -16,6 +16,7 @@ there: an index may be sparser than asked for, never wrong.
 import mmap
 import struct
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
 
 from anabranch.base.disk import Disk, File
@@ -103,6 +104,10 @@ class MappedIndex:
     def sync(self) -> None:
         if self._file is not None:
             self._file.sync()
+
+    def syncer(self) -> Callable[[], None]:
+        """As `File.syncer`."""
+        return self._open().syncer()
 
     def release(self) -> None:
         if self._map is not None:

@@ -14,7 +14,7 @@ turns out to be wrong is written anew from the batches.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -334,10 +334,17 @@ class Segment:
 
     # --- files
 
-    def sync(self) -> None:
-        self.file.sync()
-        self.offset_index.sync()
-        self.time_index.sync()
+    def syncers(self, *, indexes: bool) -> list[Callable[[], None]]:
+        """Calls for a thread that make the segment durable, with its indexes or without (`File.syncer`)."""
+        calls = [self.file.syncer()]
+        if indexes:
+            calls += (self.offset_index.syncer(), self.time_index.syncer())
+            aborted = segment_file(self.folder, self.base_offset, TXN_INDEX)
+            if self._disk.exists(aborted):
+                file = self._disk.open(aborted)
+                calls.append(file.syncer())
+                file.close()
+        return calls
 
     def rename(self, suffix: str) -> None:
         """Add `suffix` to the names of all files."""

@@ -46,6 +46,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.TimedOut: ErrorCode.request_timed_out,
     errors.Throttled: ErrorCode.throttling_quota_exceeded,
     errors.DiskFull: ErrorCode.kafka_storage_error,
+    errors.DiskFailed: ErrorCode.kafka_storage_error,
     errors.Corrupt: ErrorCode.corrupt_message,
 }
 

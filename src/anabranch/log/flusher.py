@@ -1,0 +1,150 @@
+"""Making a log durable: one fsync at a time a log, and everybody who waits shares it.
+
+    flush(log, 7) ──┐                       ┌── flush(log, 12)      these two come while it runs
+    flush(log, 9) ──┴─[ sync up to 10 ]─────┴─[ sync up to 15 ]     and share the next one
+                       recovery_point = 10      recovery_point = 15
+
+A sync covers what the log holds when it starts.  The thread that does it gets descriptors and a
+path, never the log.  A sealed segment is synced with its indexes, the active one without them: after
+a crash the last segment is read whole anyway.  A segment that is synced for the first time has its
+name made durable too.
+
+A failed fsync is final for a log.  The kernel may drop what it could not write and call the next fsync
+a success, so nothing is believed any more: every later `flush` fails like the first, the recovery
+point stays, and after a restart recovery reads all that is beyond it.  `on_failure` is told, once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+
+from anabranch.base.disk import Disk
+from anabranch.base.errors import DiskFailed, Unavailable
+from anabranch.log.local_log import LocalLog
+
+log = logging.getLogger(__name__)
+
+Sync = Callable[[], None]
+Waiting = list[tuple[int, "asyncio.Future[None]"]]
+
+
+def is_due(opened: LocalLog) -> bool:
+    """Whether `flush.messages` asks for a sync before what was appended is acknowledged."""
+    return opened.log_end - opened.recovery_point >= opened.config.flush_messages
+
+
+class Flusher:
+    def __init__(self, disk: Disk, threads: Executor) -> None:
+        self._disk = disk
+        self._threads = threads
+        self._waiting: dict[LocalLog, Waiting] = {}
+        self._rounds: dict[LocalLog, asyncio.Task[None]] = {}
+        self._named: dict[LocalLog, int] = {}  # the newest segment whose name is durable
+        self._failed: dict[LocalLog, DiskFailed] = {}
+        self.on_failure: Callable[[LocalLog, DiskFailed], None] = lambda opened, error: None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any log may have lost what it was given to keep."""
+        return bool(self._failed)
+
+    async def flush(self, opened: LocalLog, up_to: int) -> None:
+        """Return once all below `up_to` is on the disk.  DiskFailed if that cannot be said."""
+        waiter = self.begin(opened, up_to)
+        if waiter is not None:
+            await waiter
+
+    def begin(self, opened: LocalLog, up_to: int) -> "asyncio.Future[None] | None":
+        """As `flush`, without waiting; None if all below `up_to` is on the disk already."""
+        if opened in self._failed:
+            raise DiskFailed(str(self._failed[opened]))
+        if up_to <= opened.recovery_point:
+            return None
+        waiting = self._waiting.get(opened)
+        if waiting is None:
+            waiting = self._waiting[opened] = []
+            self._rounds[opened] = asyncio.create_task(self._run(opened, waiting))
+        waiter = asyncio.get_running_loop().create_future()
+        waiting.append((up_to, waiter))
+        return waiter
+
+    def forget(self, opened: LocalLog) -> None:
+        """The log is no more: whoever waits is let go, and nothing of it is kept."""
+        rounds = self._rounds.get(opened)
+        if rounds is not None:
+            rounds.cancel()
+        self._named.pop(opened, None)
+        self._failed.pop(opened, None)
+
+    async def _run(self, opened: LocalLog, waiting: Waiting) -> None:
+        """Sync until nobody waits any more."""
+        try:
+            while waiting:
+                await self._round(opened, max(up_to for up_to, _ in waiting))
+                for up_to, waiter in waiting:
+                    if waiter.done():
+                        continue
+                    if up_to <= opened.recovery_point:
+                        waiter.set_result(None)
+                    elif up_to > opened.log_end:
+                        waiter.set_exception(Unavailable(f"{opened.folder} was cut at {opened.log_end}"))
+                waiting[:] = [(up_to, waiter) for up_to, waiter in waiting if not waiter.done()]
+        except Unavailable as error:
+            for _, waiter in waiting:
+                if not waiter.done():
+                    waiter.set_exception(error)
+        finally:
+            for _, waiter in waiting:
+                waiter.cancel()
+            del self._waiting[opened], self._rounds[opened]
+
+    async def _round(self, opened: LocalLog, up_to: int) -> None:
+        """One sync of all that the log holds now; of the sealed segments alone if that will do."""
+        newest = opened.active.base_offset
+        end = newest if up_to <= newest else opened.log_end
+        epoch = opened.epochs.latest
+        syncs = self._syncs(opened, end)
+        if self._named.get(opened) != newest:
+            syncs += [
+                partial(self._disk.sync_dir, folder) for folder in (opened.folder, opened.folder.parent)
+            ]
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, _sync_all, syncs)
+        except OSError as error:
+            raise self._fail(opened, error) from error
+        self._named[opened] = newest
+        # A new leader may have had the log cut and written over meanwhile: then the next round counts.
+        if opened.epochs.latest == epoch:
+            opened.recovery_point = max(opened.recovery_point, min(end, opened.log_end))
+
+    def _fail(self, opened: LocalLog, error: OSError) -> DiskFailed:
+        failed = DiskFailed(f"{opened.folder} may have lost records from {opened.recovery_point} on: {error}")
+        self._failed[opened] = failed
+        log.critical("%s", failed)
+        self.on_failure(opened, failed)
+        return failed
+
+    def _syncs(self, opened: LocalLog, end: int) -> list[Sync]:
+        syncs: list[Sync] = []
+        try:
+            for segment in opened.segments:
+                if segment.end_offset > opened.recovery_point and segment.base_offset < end:
+                    syncs += segment.syncers(indexes=segment is not opened.active)
+        except OSError as error:  # no descriptor to be had: nothing is lost, and nothing is safe
+            self._threads.submit(_sync_all, syncs)
+            raise Unavailable(f"{opened.folder} could not be synced: {error}") from error
+        return syncs
+
+
+def _sync_all(syncs: list[Sync]) -> None:
+    """Make all of them durable, or raise.  Runs in a thread."""
+    failures: list[OSError] = []
+    for sync in syncs:  # each of them to the end: it holds a descriptor
+        try:
+            sync()
+        except OSError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,176 @@
+"""Retention over all partitions, at the price of those that have something to lose.
+
+A log has to be looked at when it has grown, when it is configured anew, and when its oldest segment
+comes of age; the last is known beforehand.  So a round looks at the logs that were touched since the
+last one and at those that are due, and at no others, be there ten or ten thousand.
+
+Logs that nobody has opened age too.  After the start, and when their topic's configuration changes,
+they are glanced at from outside (`log/glance.py`); one from which something is to go is opened.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+
+from anabranch.base.clock import Clock
+from anabranch.base.disk import Disk
+from anabranch.log.config import LogConfig
+from anabranch.log.glance import Glance, glance
+from anabranch.log.retention import judge
+from anabranch.log.segment import Segment
+from anabranch.partition.due import DueTimes
+from anabranch.partition.folders import partition_folder
+from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.partition import Partition
+
+log = logging.getLogger(__name__)
+
+SLICE = 32
+"""Partitions between two yields to the loop."""
+
+Place = tuple[ServedTopic, int]
+
+
+class Aging:
+    def __init__(self, host: PartitionHost, disk: Disk, clock: Clock, threads: Executor) -> None:
+        self._host = host
+        self._disk = disk
+        self._clock = clock
+        self._threads = threads
+        self._touched: set[Partition] = set()
+        self._due: DueTimes[Partition | Place] = DueTimes()
+        self._configs: dict[ServedTopic, LogConfig] = {}
+        self._warned: set[Partition] = set()
+        self.on_dropped: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
+        self.on_glance: Callable[[ServedTopic, int, Glance], None] = lambda topic, index, seen: None
+
+    def touched(self, partition: Partition) -> None:
+        """Something was appended, trimmed or configured."""
+        self._touched.add(partition)
+
+    def forget(self, partition: Partition) -> None:
+        self._touched.discard(partition)
+        self._warned.discard(partition)
+        self._due.cancel(partition)
+
+    async def round(self) -> None:
+        """Drop everything that is to go by now."""
+        await self._glance_at(self._unopened_with_news())
+        due = self._due.pop(self._clock.now_ms())
+        partitions = self._touched
+        self._touched = set()
+        for i, place in enumerate(due):
+            partition = self._opened(place)
+            if partition is not None:
+                partitions.add(partition)
+            if i % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+        for i, partition in enumerate(partitions):
+            if not partition.retired:
+                self._check(partition)
+            if i % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+
+    # --- one log
+
+    def _check(self, partition: Partition) -> None:
+        opened = partition.log
+        segments = opened.segments
+        verdict = judge(
+            segments,
+            opened.config,
+            log_start=opened.log_start,
+            high_watermark=partition.high_watermark,
+            now_ms=self._clock.now_ms(),
+            modified_ms=lambda i: self._disk.modified_ms(segments[i].file.path),
+        )
+        if verdict.next_ms is None:
+            self._due.cancel(partition)
+        else:
+            self._due.at(partition, verdict.next_ms)
+        if verdict.future_ms is not None and partition not in self._warned:
+            self._warned.add(partition)
+            log.warning(
+                "%s holds a timestamp in the future, %d: retention waits for that time",
+                opened.folder,
+                verdict.future_ms,
+            )
+        if verdict.total:
+            self._drop(partition, segments[: verdict.total])
+            log.info(
+                "%s: dropped %d segments (log start %d, size %d, time %d), it starts at %d now",
+                opened.folder,
+                verdict.total,
+                verdict.by_log_start,
+                verdict.by_size,
+                verdict.by_time,
+                opened.log_start,
+            )
+
+    def _drop(self, partition: Partition, dropped: list[Segment]) -> None:
+        """Sealed segments first: a full disk may refuse the roll that dropping the active one needs."""
+        opened = partition.log
+        sealed = [segment for segment in dropped if segment is not opened.active]
+        for part in (sealed, dropped[len(sealed) :]):
+            if part:
+                opened.advance_start(part[-1].end_offset)
+                opened.drop(part)
+                self.on_dropped(partition, part)
+
+    # --- logs that are not open
+
+    def _unopened_with_news(self) -> list[Place]:
+        """Partitions to glance at: those of a topic that is new here, or configured anew."""
+        places: list[Place] = []
+        configs: dict[ServedTopic, LogConfig] = {}
+        for topic in self._host.topics():
+            configs[topic] = topic.config
+            if self._configs.get(topic) is not topic.config:
+                places += [(topic, i) for i, opened in enumerate(topic.partitions) if opened is None]
+        self._configs = configs
+        return places
+
+    async def _glance_at(self, places: list[Place]) -> None:
+        if not places:
+            return
+        _, starts = self._host.checkpoints()
+        for i in range(0, len(places), SLICE):
+            part = places[i : i + SLICE]
+            asked = [
+                (
+                    partition_folder(self._host.data, topic.name, index),
+                    topic.config,
+                    starts.get((topic.name.kafka, index), 0),
+                    self._clock.now_ms(),
+                )
+                for topic, index in part
+            ]
+            found = await asyncio.get_running_loop().run_in_executor(
+                self._threads, _glance_at_all, self._disk, asked
+            )
+            for (topic, index), seen in zip(part, found, strict=True):
+                if seen is not None and topic.partitions[index] is None:
+                    self._seen(topic, index, seen)
+
+    def _seen(self, topic: ServedTopic, index: int, seen: Glance) -> None:
+        if seen.verdict.total:
+            self._due.at((topic, index), self._clock.now_ms())
+        elif seen.verdict.next_ms is not None:
+            self._due.at((topic, index), seen.verdict.next_ms)
+        self.on_glance(topic, index, seen)
+
+    def _opened(self, place: "Partition | Place") -> Partition | None:
+        """The partition at `place`, opened now if it has to be."""
+        if isinstance(place, Partition):
+            return place
+        topic, index = place
+        if self._configs.get(topic) is None:  # deleted since
+            return None
+        return self._host.partition_of(topic, index)
+
+
+def _glance_at_all(disk: Disk, asked: list[tuple[Path, LogConfig, int, int]]) -> list[Glance | None]:
+    """Runs in a thread."""
+    return [glance(disk, *each) for each in asked]

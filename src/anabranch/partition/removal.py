@@ -1,0 +1,67 @@
+"""Files that are out of the log but may still be read: removed when their time has come.
+
+A segment that was dropped or replaced lies beside the log under names that end in `.deleted`, the
+folder of a deleted partition in `DATA/deleted`.  Readers that were sent there finish; after
+`file.delete.delay.ms` the files go, in a thread, since unlinking a large file takes a while.  What a
+stop leaves behind goes when the log is opened again, or at the next start.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from pathlib import Path
+
+from anabranch.base.clock import Clock
+from anabranch.base.disk import Disk
+from anabranch.log.paths import DELETED, SEGMENT_FILES, segment_file
+from anabranch.log.segment import Segment
+from anabranch.partition.due import DueTimes
+
+log = logging.getLogger(__name__)
+
+
+class Removal:
+    def __init__(self, disk: Disk, clock: Clock, threads: Executor) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._threads = threads
+        self._segments: DueTimes[Segment] = DueTimes()
+        self._folders: DueTimes[Path] = DueTimes()
+
+    def segment(self, segment: Segment, delay_ms: int) -> None:
+        """Remove the `.deleted` files of a segment that is in no log any more."""
+        self._segments.at(segment, self._now_ms() + delay_ms)
+
+    def folder(self, folder: Path, delay_ms: int) -> None:
+        self._folders.at(folder, self._now_ms() + delay_ms)
+
+    async def round(self) -> None:
+        """Remove what is due."""
+        now_ms = self._now_ms()
+        loop = asyncio.get_running_loop()
+        for segment in self._segments.pop(now_ms):
+            segment.close()
+            paths = [
+                segment_file(segment.folder, segment.base_offset, kind + DELETED) for kind in SEGMENT_FILES
+            ]
+            await loop.run_in_executor(self._threads, _remove, self._disk, paths)
+        for folder in self._folders.pop(now_ms):
+            await loop.run_in_executor(self._threads, _remove_tree, self._disk, folder)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+
+def _remove(disk: Disk, paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            disk.remove(path)
+        except OSError as error:
+            log.warning("%s could not be removed: %s", path, error)
+
+
+def _remove_tree(disk: Disk, folder: Path) -> None:
+    try:
+        disk.remove_tree(folder)
+    except OSError as error:
+        log.warning("%s could not be removed: %s", folder, error)

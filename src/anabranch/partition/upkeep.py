@@ -1,0 +1,279 @@
+"""What happens to the logs beside the appends: flushing, retention, compaction, checkpoints, removal.
+
+    look        every second, at the logs that were touched since: sealed segments are synced, flush.ms
+                is kept, and whoever else has to know is told
+    retention   every log.retention.check.interval.ms, at what was touched or has come of age
+    cleaning    compaction, every log.cleaner.backoff.ms while there is something to clean
+    points      recovery points and log starts are written down, if any has moved
+    producers   every producer.id.expiration.check.interval.ms, ids that were silent for too long go
+    removal     files that no reader is in any more
+
+An append marks its partition as touched, and that is all it does.  So the cost grows with what is
+written, not with what is there, and an idle broker wakes once a second to find an empty set.
+
+A round that fails is logged and tried again, later each time.  A disk that fails to sync is another
+matter: `run` ends with DiskFailed and takes the node with it, since acknowledged records may be gone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from anabranch.base.clock import Clock
+from anabranch.base.config import LONG_MAX
+from anabranch.base.disk import Disk
+from anabranch.base.errors import AnabranchError, DiskFailed, Unavailable
+from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, write_offsets
+from anabranch.log.config import LogConfig
+from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
+from anabranch.log.flusher import Flusher
+from anabranch.log.segment import Segment
+from anabranch.partition.aging import SLICE, Aging
+from anabranch.partition.due import DueTimes
+from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.partition import Partition
+from anabranch.partition.removal import Removal
+
+log = logging.getLogger(__name__)
+
+_LOOK_MS = 1000
+_LEAST_LOOK_MS = 10
+_LONGEST_WAIT_S = 86_400.0
+_FIRST_RETRY_S = 1.0
+_MOST_RETRY_S = 300.0
+_DELETED_FOLDERS = "deleted"
+
+
+class Sections(Protocol):
+    """The parts of a broker's configuration that upkeep goes by."""
+
+    @property
+    def upkeep(self) -> UpkeepConfig: ...
+
+    @property
+    def cleaner(self) -> CleanerConfig: ...
+
+    @property
+    def producers(self) -> ProducerStateConfig: ...
+
+    @property
+    def log(self) -> LogConfig: ...
+
+
+class Configuration(Protocol):
+    @property
+    def current(self) -> Sections: ...
+
+
+class Upkeep:
+    def __init__(self, host: PartitionHost, disk: Disk, clock: Clock, config: Configuration) -> None:
+        self._host = host
+        self._disk = disk
+        self._clock = clock
+        self._config = config
+        self._threads = ThreadPoolExecutor(
+            config.current.upkeep.recovery_threads_per_data_dir, thread_name_prefix="upkeep"
+        )
+        self._touched: set[Partition] = set()
+        self._prompt: dict[Partition, int] = {}  # flush.ms of the logs that have one
+        self._flush_due: DueTimes[Partition] = DueTimes()
+        self._syncing: dict[Partition, asyncio.Task[None]] = {}
+        self._points_moved = self._starts_moved = False
+        self.flusher = Flusher(disk, self._threads)
+        self._removal = Removal(disk, clock, self._threads)
+        self._aging = Aging(host, disk, clock, self._threads)
+        self._aging.on_dropped = self._dropped
+        host.on_open = self._opened
+        host.on_change = self._touched.add
+        host.on_close = self._closed
+        host.on_removed = self._removed
+
+    async def run(self) -> None:
+        """Look after the logs until cancelled.  DiskFailed if a log may have lost records."""
+        failure = asyncio.get_running_loop().create_future()
+        self.flusher.on_failure = lambda opened, error: _fail(failure, error)
+        first_ms = self._config.current.upkeep.initial_task_delay_ms
+        tasks = [
+            asyncio.create_task(_repeat(name, work, interval_ms, wait_ms))
+            for name, work, interval_ms, wait_ms in (
+                ("looking after logs", self.look, self._look_ms, 0),
+                ("retention", self._aging.round, lambda: self._told.retention_check_interval_ms, first_ms),
+                ("removing files", self._removal.round, lambda: _LOOK_MS, 0),
+                ("writing down recovery points", self._save_recovery_points, self._points_ms, first_ms),
+                ("writing down log starts", self._save_log_starts, self._starts_ms, first_ms),
+                ("expiring producers", self._expire_producers, self._producers_ms, first_ms),
+            )
+        ]
+        self._remove_deleted_folders()
+        try:
+            await failure
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Make every log durable and write down that it is.  DiskFailed, and nothing, if that failed."""
+        await asyncio.gather(
+            *(
+                self.flusher.flush(partition.log, partition.log_end)
+                for _, partition in self._host.open_partitions()
+                if partition.log_end > partition.log.recovery_point
+            )
+        )
+        if self.flusher.has_failed:
+            raise DiskFailed("a log may have lost records, the stop is not a clean one")
+        self._points_moved = self._starts_moved = True
+        await self._save_recovery_points()
+        await self._save_log_starts()
+        self._threads.shutdown()
+
+    # --- what the host tells
+
+    def _opened(self, topic: ServedTopic, partition: Partition) -> None:
+        self._touched.add(partition)
+
+    def _closed(self, partition: Partition) -> None:
+        self._touched.discard(partition)
+        self._prompt.pop(partition, None)
+        self._flush_due.cancel(partition)
+        self._aging.forget(partition)
+        syncing = self._syncing.pop(partition, None)
+        if syncing is not None:
+            syncing.cancel()
+        self.flusher.forget(partition.log)
+        self._points_moved = self._starts_moved = True
+
+    def _removed(self, folder: Path) -> None:
+        self._removal.folder(folder, self._config.current.log.file_delete_delay_ms)
+
+    def _dropped(self, partition: Partition, segments: list[Segment]) -> None:
+        for segment in segments:
+            self._removal.segment(segment, partition.config.file_delete_delay_ms)
+        self._starts_moved = True
+
+    def _remove_deleted_folders(self) -> None:
+        """What the last run had no time for."""
+        folder = self._host.data / _DELETED_FOLDERS
+        if self._disk.exists(folder):
+            for name in self._disk.list(folder):
+                self._removed(folder / name)
+
+    # --- logs that were touched
+
+    async def look(self) -> None:
+        """See to what was touched since the last time, and to flushes that are due."""
+        touched = list(self._touched)
+        self._touched.clear()
+        for i, partition in enumerate(touched):
+            if not partition.retired:
+                self._look_at(partition)
+            if i % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+        for partition in self._flush_due.pop(self._now_ms()):
+            self._sync(partition, partition.log_end)
+
+    def _look_at(self, partition: Partition) -> None:
+        opened = partition.log
+        flush_ms = opened.config.flush_ms
+        if flush_ms < LONG_MAX:
+            self._prompt[partition] = flush_ms
+            if opened.log_end > opened.recovery_point and partition not in self._flush_due:
+                # It may have waited for this look already.
+                self._flush_due.at(partition, self._now_ms() + max(0, flush_ms - self._look_ms()))
+        else:
+            self._prompt.pop(partition, None)
+            self._flush_due.cancel(partition)
+        if opened.active.base_offset > opened.recovery_point:
+            self._sync(partition, opened.active.base_offset)
+        self._aging.touched(partition)
+        self._starts_moved = True
+
+    def _look_ms(self) -> int:
+        """How long to wait between looks: half the shortest flush.ms, but at most a second."""
+        shortest = min(self._prompt.values(), default=2 * _LOOK_MS)
+        return max(_LEAST_LOOK_MS, min(_LOOK_MS, shortest // 2))
+
+    def _sync(self, partition: Partition, up_to: int) -> None:
+        """Make a log durable in the background."""
+        if partition not in self._syncing:
+            self._syncing[partition] = asyncio.create_task(self._synced(partition, up_to))
+
+    async def _synced(self, partition: Partition, up_to: int) -> None:
+        try:
+            await self.flusher.flush(partition.log, up_to)
+            self._points_moved = True
+        except DiskFailed:
+            return  # told already, and `run` has ended
+        except Unavailable as error:
+            log.warning("%s", error)
+            self._touched.add(partition)
+        finally:
+            self._syncing.pop(partition, None)
+
+    # --- rounds
+
+    async def _save_recovery_points(self) -> None:
+        if self._points_moved:
+            self._points_moved = False
+            await self._save(RECOVERY_POINTS, dict(self._host.checkpoints()[0]))
+
+    async def _save_log_starts(self) -> None:
+        if self._starts_moved:
+            self._starts_moved = False
+            await self._save(LOG_STARTS, dict(self._host.checkpoints()[1]))
+
+    async def _save(self, name: str, points: dict[tuple[str, int], int]) -> None:
+        path = self._host.data / name
+        await asyncio.get_running_loop().run_in_executor(
+            self._threads, write_offsets, self._disk, path, points
+        )
+
+    async def _expire_producers(self) -> None:
+        oldest_ms = self._clock.now_ms() - self._config.current.producers.expiration_ms
+        for i, (_, partition) in enumerate(list(self._host.open_partitions())):
+            if len(partition.log.producers):
+                partition.log.producers.expire(oldest_ms)
+            if i % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+
+    @property
+    def _told(self) -> UpkeepConfig:
+        return self._config.current.upkeep
+
+    def _points_ms(self) -> int:
+        return self._told.flush_offset_checkpoint_interval_ms
+
+    def _starts_ms(self) -> int:
+        return self._told.flush_start_offset_checkpoint_interval_ms
+
+    def _producers_ms(self) -> int:
+        return self._config.current.producers.expiration_check_interval_ms
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+
+async def _repeat(
+    name: str, work: Callable[[], Awaitable[None]], interval_ms: Callable[[], int], first_ms: int
+) -> None:
+    """Do `work` again and again.  What fails is said and tried again, later each time."""
+    wait_s, retry_s = first_ms / 1000, _FIRST_RETRY_S
+    while True:
+        await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
+        try:
+            await work()
+        except Exception as error:
+            expected = isinstance(error, AnabranchError | OSError)
+            log.error("%s failed, next try in %d s: %s", name, retry_s, error, exc_info=not expected)
+            wait_s, retry_s = retry_s, min(2 * retry_s, _MOST_RETRY_S)
+        else:
+            wait_s, retry_s = interval_ms() / 1000, _FIRST_RETRY_S
+
+
+def _fail(failure: "asyncio.Future[None]", error: DiskFailed) -> None:
+    if not failure.done():
+        failure.set_exception(error)
