@@ -7,6 +7,10 @@ again (KIP-511).  The header of the answer never has tagged fields, whatever the
 v3 has the client's name and version, which must look like a Maven artifact's (Kafka's rule), and in
 the answer features.  We have none to finalize: Kafka's are about its own metadata log, about the
 group and the transaction protocol; clients take what is not named for the older protocol.
+
+The telemetry APIs are always served, but advertised only while an operator asks for metrics (Kafka:
+while a plugin takes them).  A client that sees them asks every five minutes what nobody wants to know,
+and librdkafka tells its user that it did.
 """
 
 import re
@@ -18,6 +22,7 @@ from anabranch.wire.kafka.encoder import encoder
 from anabranch.wire.kafka.schema import ErrorCode
 
 _KEY = 18
+_TELEMETRY = (71, 72)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -28,7 +33,8 @@ def api_versions(request: Any, ctx: RequestContext) -> Answer:
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return {"error_code": ErrorCode.invalid_request, "api_keys": []}
         ctx.peer.software_name, ctx.peer.software_version = name, version
-    return {"api_keys": _everything()}
+    asks_for_metrics = bool(ctx.services.cluster.image.client_metrics)
+    return {"api_keys": _advertised(asks_for_metrics)}
 
 
 def unsupported_answer(apis: dict[int, Api]) -> bytes:
@@ -40,8 +46,8 @@ def unsupported_answer(apis: dict[int, Api]) -> bytes:
 
 
 @cache
-def _everything() -> list[Answer]:
-    return [_range_of(api) for api in load_apis().values()]
+def _advertised(asks_for_metrics: bool) -> list[Answer]:
+    return [_range_of(api) for key, api in load_apis().items() if asks_for_metrics or key not in _TELEMETRY]
 
 
 def _range_of(api: Api) -> Answer:
