@@ -170,8 +170,9 @@ def test_a_reader_that_leaves_early(run: Run, broker: BrokerProcess, topic: str)
 def test_producing_what_cannot_be(run: Run, topic: str) -> None:
     assert "no such topic" in run("produce", "absent", "-v", "x", exit_code=1).stderr
     assert "no such topic or partition" in run("produce", topic, "-v", "x", "-p", "7", exit_code=1).stderr
-    too_large = run("produce", topic, "-v", "x" * 100, "-v", "y" * 1_100_000, exit_code=1).stderr
-    assert "1 records were not sent" in too_large
+    too_large = run("produce", topic, stdin=f"{'x' * 100}\n{'y' * 1_100_000}\n", exit_code=1).stderr
+    assert "1 record was not sent" in too_large
+    assert "No such configuration" in run("produce", topic, "-v", "x", "-X", "no.such=1", exit_code=1).stderr
 
 
 def test_consuming_what_cannot_be(run: Run, topic: str) -> None:
@@ -190,7 +191,8 @@ def test_nobody_there(tmp_path: Path) -> None:
 def test_the_log_behind_it_is_sound(run: Run, broker: BrokerProcess, topic: str) -> None:
     run("topic", "alter", topic, "-c", "segment.bytes=1048576", "-c", "index.interval.bytes=100")
     for codec in ("none", "lz4"):
-        run("produce", topic, "-z", codec, "--idempotent", "-p", "1", stdin=f"{'x' * 200}\n" * 15_000)
+        small = ("-X", "batch.num.messages=500", "-p", "1")
+        run("produce", topic, "-z", codec, "--idempotent", *small, stdin=f"{'x' * 200}\n" * 15_000)
     folder = broker.data / "topics" / "public" / "default" / f"{topic}-1"
     found = from_json_lines(anabranch("log", "dump", str(folder), "--records", "--json"))
     assert sum(line["type"] == "record" for line in found) == 30_000

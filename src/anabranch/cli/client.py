@@ -37,12 +37,14 @@ def admin(bootstrap: str) -> AdminClient:
 
 def producer(bootstrap: str, options: Mapping[str, Any]) -> Producer:
     reach(bootstrap)
-    return Producer(_quietly(bootstrap, options))
+    with failures_in_words(bootstrap):
+        return Producer(_quietly(bootstrap, options))
 
 
 def consumer(bootstrap: str, options: Mapping[str, Any]) -> Consumer:
     reach(bootstrap)
-    return Consumer(_quietly(bootstrap, options))
+    with failures_in_words(bootstrap):
+        return Consumer(_quietly(bootstrap, options))
 
 
 def _quietly(bootstrap: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,14 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from anabranch.base.clock import SystemClock
 from anabranch.cli.client import ANSWER_SECONDS, consumer, failures_in_words, in_words, topic_metadata
 from anabranch.cli.failure import Misuse
-from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, duration_ms, moment_ms
+from anabranch.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    ClientOptions,
+    duration_ms,
+    moment_ms,
+    name_values,
+)
 from anabranch.cli.render import Columns, as_json, as_text
 
 _BATCH = 500
@@ -63,6 +70,7 @@ def consume(
     isolation: Annotated[
         Isolation, typer.Option("--isolation", help="Whether records of open transactions count.")
     ] = Isolation.READ_COMMITTED,
+    client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print the records of a topic."""
@@ -76,6 +84,7 @@ def consume(
             "isolation.level": str(isolation),
             # The end of a partition is known once a fetch there has waited in vain.
             "fetch.wait.max.ms": _FOLLOWING_WAIT_MS if follow else _ENDING_WAIT_MS,
+            **name_values(client_options or [], "--client-option"),
         },
     )
     try:

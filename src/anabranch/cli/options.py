@@ -21,6 +21,12 @@ Bootstrap = Annotated[
         help="A broker to ask first.",
     ),
 ]
+ClientOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client-option", "-X", metavar="NAME=VALUE", help="A setting of the client, librdkafka; repeatable."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")

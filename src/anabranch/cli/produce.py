@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from anabranch.cli.client import in_words, producer
 from anabranch.cli.failure import CommandError, Misuse
-from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, name_values
+from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientOptions, Json, name_values
 from anabranch.cli.output import print_json
 
 _PROGRESS_SECONDS = 0.2
+_NEW_TOPIC_MS = 3000  # how long a topic that is not there may take to come into being; librdkafka has 30 s
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA
 
 
@@ -66,21 +67,26 @@ class Delivery:
         self.first_failure: KafkaError | None = None
 
     def send(self, record: KeyValue) -> None:
-        while True:
-            try:
-                self._client.produce(
-                    self._topic,
-                    value=record.value,
-                    key=record.key,
-                    partition=self._partition,
-                    headers=self._headers,
-                    on_delivery=self._delivered,
-                )
-            except BufferError:
-                self._client.poll(0.1)
-            else:
-                break
+        while not self._queued(record):
+            self._client.poll(0.1)
         self._client.poll(0)
+
+    def _queued(self, record: KeyValue) -> bool:
+        """Hand a record to the client.  False if its queue is full."""
+        try:
+            self._client.produce(
+                self._topic,
+                value=record.value,
+                key=record.key,
+                partition=self._partition,
+                headers=self._headers,
+                on_delivery=self._delivered,
+            )
+        except BufferError:
+            return False
+        except KafkaException as refused:  # too large for the client itself
+            self._failed(refused.args[0])
+        return True
 
     def finish(self) -> None:
         """Wait until every record was acknowledged or given up."""
@@ -89,14 +95,17 @@ class Delivery:
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.failed += 1
-            self.first_failure = self.first_failure or error
+            self._failed(error)
             return
         self.sent += 1
         partition, offset = message.partition(), message.offset()
         if partition is not None and offset is not None:
             first, last = self.offsets.get(partition, (offset, offset))
             self.offsets[partition] = (min(first, offset), max(last, offset))
+
+    def _failed(self, error: KafkaError) -> None:
+        self.failed += 1
+        self.first_failure = self.first_failure or error
 
     def summary(self, seconds: float) -> dict[str, Any]:
         return {
@@ -138,6 +147,7 @@ def produce(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     as_json: Json = False,
+    client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Send records: one a line of standard input, of a file, or given by --value."""
@@ -147,7 +157,14 @@ def produce(
         raise Misuse("--idempotent needs --acks all")
     headers = [(name, text.encode()) for name, text in name_values(header or [], "--header").items()]
     client = producer(
-        bootstrap, {"compression.type": str(compression), "acks": str(acks), "enable.idempotence": idempotent}
+        bootstrap,
+        {
+            "compression.type": str(compression),
+            "acks": str(acks),
+            "enable.idempotence": idempotent,
+            "topic.metadata.propagation.max.ms": _NEW_TOPIC_MS,
+            **name_values(client_options or [], "--client-option"),
+        },
     )
     delivery = Delivery(client, topic, partition, headers)
     started = time.monotonic()
@@ -162,7 +179,8 @@ def produce(
         print(_in_words(summary), file=sys.stderr)
     if delivery.first_failure is not None:
         reason = in_words(delivery.first_failure, bootstrap)
-        raise CommandError(f"{delivery.failed} records were not sent: {reason.args[0]}", reason.next_step)
+        lost = "1 record was" if delivery.failed == 1 else f"{delivery.failed:,} records were"
+        raise CommandError(f"{lost} not sent: {reason.args[0]}", reason.next_step)
 
 
 def _lines(file: Path | None) -> Iterator[bytes]:
