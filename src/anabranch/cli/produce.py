@@ -177,10 +177,15 @@ def produce(
         print_json(summary)
     elif not quiet:
         print(_in_words(summary), file=sys.stderr)
-    if delivery.first_failure is not None:
-        reason = in_words(delivery.first_failure, bootstrap)
-        lost = "1 record was" if delivery.failed == 1 else f"{delivery.failed:,} records were"
-        raise CommandError(f"{lost} not sent: {reason.args[0]}", reason.next_step)
+    _raise_failures(delivery, bootstrap)
+
+
+def _raise_failures(delivery: Delivery, bootstrap: str) -> None:
+    if delivery.first_failure is None:
+        return
+    reason = in_words(delivery.first_failure, bootstrap)
+    lost = "1 record was" if delivery.failed == 1 else f"{delivery.failed:,} records were"
+    raise CommandError(f"{lost} not sent: {reason.args[0]}", reason.next_step)
 
 
 def _lines(file: Path | None) -> Iterator[bytes]:
