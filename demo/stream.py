@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,8 @@ FLOOD = 60_000
 TOTAL = TRICKLE + FLOOD
 START_SECONDS = 15
 PATIENCE_SECONDS = 45
+SHOWN = 6
+QUIET = {"log.connection.close": False}  # the broker is stopped before its clients are
 THINGS = ("a leaf", "a twig", "a feather", "a cork", "a paper boat", "a bottle with a letter")
 
 
@@ -49,7 +52,7 @@ class Reader:
         self.name = name
         self.count = 0
         self.disorder = 0
-        self.last = ""
+        self.latest: deque[str] = deque(maxlen=SHOWN)
         self.delays_ms: list[float] = []
         self._next_offset = [0] * PARTITIONS
         self._last_number = [-1] * PARTITIONS
@@ -67,7 +70,7 @@ class Reader:
         self.count += 1
         if message["n"] < TRICKLE:
             self.delays_ms.append((time.time() - message["at"]) * 1000)
-        self.last = f"{partition}:{offset}  {message['what']}"
+        self.latest.append(f"{partition}:{offset:<6} {message['what']}")
 
     def median_delay_ms(self) -> float:
         ordered = sorted(self.delays_ms)
@@ -106,7 +109,9 @@ class Stream:
             self.deadline = 0.0
 
     def _produce(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": "lz4", "linger.ms": 2})
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "compression.type": "lz4", "linger.ms": 2, **QUIET}
+        )
         started = time.monotonic()
         for number in range(TOTAL):
             if number < TRICKLE:
@@ -200,14 +205,16 @@ def _memory_mb(pid: int) -> float | None:
 
 def picture(stream: Stream) -> Group:
     table = Table(box=None, padding=(0, 2))
-    for heading in ("client", "messages", "", "last"):
-        table.add_column(heading, justify="right" if heading == "messages" else "left")
-    rows = [("confluent-kafka  →", stream.acknowledged, "")]
-    rows += [(f"→  {reader.name}", reader.count, reader.last) for reader in stream.readers]
-    for name, count, last in rows:
-        table.add_row(name, f"{count:,}", "█" * (30 * count // TOTAL) or "▏", last)
+    table.add_column("client", no_wrap=True)
+    table.add_column("messages", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=30)
+    rows = [("confluent-kafka  →", stream.acknowledged)]
+    rows += [(f"→  {reader.name}", reader.count) for reader in stream.readers]
+    for name, count in rows:
+        table.add_row(name, f"{count:,}", "█" * (30 * count // TOTAL) or "▏")
     phase = "a flood" if stream.flood_started else "a trickle, to watch"
-    return Group(Text(f"{TOPIC}: {PARTITIONS} partitions, {phase}"), table)
+    flowing = [Text(f"  {line}", style="cyan") for line in stream.readers[0].latest]
+    return Group(Text(f"{TOPIC}: {PARTITIONS} partitions, {phase}"), table, *flowing)
 
 
 def watch(stream: Stream, console: Console) -> None:
@@ -220,7 +227,8 @@ def watch(stream: Stream, console: Console) -> None:
         return
     while not stream.done:
         seen = ", ".join(f"{reader.name} {reader.count:,}" for reader in stream.readers)
-        console.print(f"  confluent-kafka {stream.acknowledged:,} -> {seen}  ({stream.readers[0].last})")
+        latest = stream.readers[0].latest
+        console.print(f"  confluent-kafka {stream.acknowledged:,} -> {seen}  {latest[-1] if latest else ''}")
         time.sleep(1)
 
 
@@ -250,7 +258,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="anabranch-demo-") as folder,
         broker(Path(folder), console) as address,
     ):
-        admin = AdminClient({"bootstrap.servers": address})
+        admin = AdminClient({"bootstrap.servers": address, **QUIET})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(10)
         stream = Stream(address)
         threads = stream.run()
