@@ -39,7 +39,7 @@ from anabranch.records.batch import (
 from anabranch.records.builder import recompress
 from anabranch.records.record import check_records, iter_spans
 
-WALKED_RECORDS = 32
+WALKED_RECORDS = 8  # a walk takes 0.7 µs a record, all the rest of a small append 15 µs
 LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
 
 CODECS = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
