@@ -252,14 +252,18 @@ def verdict(stream: Stream, console: Console) -> bool:
     return good
 
 
+def create_topic(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(10)
+
+
 def main() -> int:
     console = Console(highlight=False, soft_wrap=True)
     with (
         tempfile.TemporaryDirectory(prefix="anabranch-demo-") as folder,
         broker(Path(folder), console) as address,
     ):
-        admin = AdminClient({"bootstrap.servers": address, **QUIET})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(10)
+        create_topic(address)
         stream = Stream(address)
         threads = stream.run()
         watch(stream, console)
