@@ -29,7 +29,7 @@ from anabranch.base.errors import AnabranchError, DiskFailed, Unavailable
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, write_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
-from anabranch.log.flusher import Flusher
+from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.segment import Segment
 from anabranch.partition.aging import SLICE, Aging
 from anabranch.partition.due import DueTimes
@@ -87,7 +87,7 @@ class Upkeep:
         self._aging = Aging(host, disk, clock, self._threads)
         self._aging.on_dropped = self._dropped
         host.on_open = self._opened
-        host.on_change = self._touched.add
+        host.on_change = self._changed
         host.on_close = self._closed
         host.on_removed = self._removed
 
@@ -135,6 +135,12 @@ class Upkeep:
 
     def _opened(self, topic: ServedTopic, partition: Partition) -> None:
         self._touched.add(partition)
+
+    def _changed(self, partition: Partition) -> "asyncio.Future[None] | None":
+        """Called by every append; what its acknowledgement must wait for."""
+        self._touched.add(partition)
+        opened = partition.log
+        return self.flusher.begin(opened, opened.log_end) if is_due(opened) else None
 
     def _closed(self, partition: Partition) -> None:
         self._touched.discard(partition)
