@@ -164,6 +164,8 @@ class Disk(Protocol):
 
     def modified_ms(self, path: Path) -> int: ...
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
+
     def read_whole(self, path: Path) -> bytes: ...
 
     def read_tail(self, path: Path, size: int) -> bytes: ...
@@ -210,6 +212,9 @@ class DirectDisk:
             return os.stat(path).st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return 0
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def read_whole(self, path: Path) -> bytes:
         """The content of a file, empty if it is not there."""

@@ -166,9 +166,8 @@ class Aging:
         if isinstance(place, Partition):
             return place
         topic, index = place
-        if self._configs.get(topic) is None:  # deleted since
-            return None
-        return self._host.partition_of(topic, index)
+        served = self._host.topic_by_id(topic.topic_id) is topic
+        return self._host.partition_of(topic, index) if served else None
 
 
 def _glance_at_all(disk: Disk, asked: list[tuple[Path, LogConfig, int, int]]) -> list[Glance | None]:

@@ -32,6 +32,7 @@ from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, Upke
 from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.segment import Segment
 from anabranch.partition.aging import SLICE, Aging
+from anabranch.partition.cleaning import Cleaning
 from anabranch.partition.due import DueTimes
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
@@ -85,7 +86,10 @@ class Upkeep:
         self.flusher = Flusher(disk, self._threads)
         self._removal = Removal(disk, clock, self._threads)
         self._aging = Aging(host, disk, clock, self._threads)
+        self._cleaning = Cleaning(host, disk, clock, self._threads)
         self._aging.on_dropped = self._dropped
+        self._aging.on_glance = self._cleaning.glanced
+        self._cleaning.on_replaced = self._dropped
         host.on_open = self._opened
         host.on_change = self._changed
         host.on_close = self._closed
@@ -101,6 +105,7 @@ class Upkeep:
             for name, work, interval_ms, wait_ms in (
                 ("looking after logs", self.look, self._look_ms, 0),
                 ("retention", self._aging.round, lambda: self._told.retention_check_interval_ms, first_ms),
+                ("compaction", self._clean, lambda: self._config.current.cleaner.backoff_ms, 0),
                 ("removing files", self._removal.round, lambda: _LOOK_MS, 0),
                 ("writing down recovery points", self._save_recovery_points, self._points_ms, first_ms),
                 ("writing down log starts", self._save_log_starts, self._starts_ms, first_ms),
@@ -134,6 +139,7 @@ class Upkeep:
     # --- what the host tells
 
     def _opened(self, topic: ServedTopic, partition: Partition) -> None:
+        self._cleaning.opened(topic, partition)
         self._touched.add(partition)
 
     def _changed(self, partition: Partition) -> "asyncio.Future[None] | None":
@@ -147,6 +153,7 @@ class Upkeep:
         self._prompt.pop(partition, None)
         self._flush_due.cancel(partition)
         self._aging.forget(partition)
+        self._cleaning.forget(partition)
         syncing = self._syncing.pop(partition, None)
         if syncing is not None:
             syncing.cancel()
@@ -196,6 +203,7 @@ class Upkeep:
         if opened.active.base_offset > opened.recovery_point:
             self._sync(partition, opened.active.base_offset)
         self._aging.touched(partition)
+        self._cleaning.touched(partition)
         self._starts_moved = True
 
     def _look_ms(self) -> int:
@@ -237,6 +245,9 @@ class Upkeep:
         await asyncio.get_running_loop().run_in_executor(
             self._threads, write_offsets, self._disk, path, points
         )
+
+    async def _clean(self) -> None:
+        await self._cleaning.round(self._config.current.cleaner)
 
     async def _expire_producers(self) -> None:
         oldest_ms = self._clock.now_ms() - self._config.current.producers.expiration_ms

@@ -1,0 +1,143 @@
+"""The broker's side of compaction: a worker process does the work, its results are put in place here.
+
+    make_job    what a log's files are to become, from its plan and its configuration
+    run_worker  the process, as a stream of messages; leaving the stream kills it
+    Cleaner     carries a job through: each replacement goes into the log as it is reported
+
+The log lives on meanwhile.  If segments that a replacement was made from are gone by the time it is
+ready (retention took them), it is thrown away; the others still count.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Executor
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+import anabranch
+from anabranch.base.disk import Disk
+from anabranch.base.errors import Unavailable
+from anabranch.log import compaction_swap
+from anabranch.log.compaction import Job, Summary
+from anabranch.log.compaction_plan import Plan
+from anabranch.log.config_broker import CleanerConfig
+from anabranch.log.local_log import LocalLog
+from anabranch.log.segment import Segment
+from anabranch.log.validation import unpacked_limit
+
+log = logging.getLogger(__name__)
+
+Message = dict[str, Any]
+_LONGEST_LINE_BYTES = 16 << 20
+_SOURCE = Path(anabranch.__file__).parents[1]
+
+
+def make_job(opened: LocalLog, plan: Plan, cleaner: CleanerConfig, now_ms: int) -> Job:
+    """The job that carries out `plan`; several run beside each other share what the cleaner may use."""
+    config = opened.config
+    bases = [segment.base_offset for segment in opened.segments]
+    return Job(
+        folder=str(opened.folder),
+        bases=[base for base in bases if base < plan.end],
+        later_bases=[base for base in bases if base >= plan.end],
+        first_dirty=plan.first_dirty,
+        end=plan.end,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        unpacked_limit_bytes=unpacked_limit(config),
+        dedupe_bytes=cleaner.dedupe_buffer_bytes // cleaner.threads,
+        io_bytes_per_second=cleaner.io_max_bytes_per_second / cleaner.threads,
+        producers=[(known.producer_id, known.last_offset, known.epoch) for known in opened.producers],
+    )
+
+
+async def run_worker(job: Job) -> AsyncGenerator[Message, None]:
+    """What the worker says, line by line.  Unavailable if it ends without a last word."""
+    path = os.pathsep.join(filter(None, (str(_SOURCE), os.environ.get("PYTHONPATH"))))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "anabranch.log.compaction_worker",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=_LONGEST_LINE_BYTES,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        process.stdin.write(json.dumps(job.to_json()).encode() + b"\n")
+        with suppress(ConnectionError):  # it died already, which its silence will tell
+            await process.stdin.drain()
+        async for line in process.stdout:
+            message: Message = json.loads(line)
+            yield message
+            if "done" in message or "failed" in message:
+                return
+        said = (await process.stderr.read()).decode(errors="replace").strip()
+        raise Unavailable(f"the compaction of {job.folder} died: {said or await process.wait()}")
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+        process.stdin.close()
+        await process.wait()
+
+
+class Cleaner:
+    def __init__(
+        self,
+        disk: Disk,
+        threads: Executor,
+        worker: Callable[[Job], AsyncGenerator[Message, None]] = run_worker,
+    ) -> None:
+        self._disk = disk
+        self._threads = threads
+        self._worker = worker
+
+    async def clean(self, opened: LocalLog, job: Job, replaced: Callable[[list[Segment]], None]) -> Summary:
+        """Do a job.  `replaced` gets the segments that are in the log no more, their files `.deleted`."""
+        segments = {segment.base_offset: segment for segment in opened.segments}
+        try:
+            async with aclosing(self._worker(job)) as messages:
+                async for message in messages:
+                    if "replaced" in message:
+                        old = [segments[base] for base in message["replaced"]]
+                        if await self._put_in_place(opened, old):
+                            replaced(old)
+                    elif "done" in message:
+                        return Summary(**message["done"])
+                    else:
+                        raise Unavailable(f"the compaction of {job.folder} failed: {message['failed']}")
+        finally:
+            for base in job.bases:
+                compaction_swap.discard(self._disk, opened.folder, base)
+        raise Unavailable(f"the compaction of {job.folder} ended without a result")
+
+    async def _put_in_place(self, opened: LocalLog, old: list[Segment]) -> bool:
+        base = old[0].base_offset
+        if _all_there(opened, old):
+            await asyncio.get_running_loop().run_in_executor(
+                self._threads, compaction_swap.promote, self._disk, opened.folder, base
+            )
+            if _all_there(opened, old):
+                compaction_swap.swap_in(self._disk, opened, old)
+                return True
+        log.info("%s: segments from %d on are gone, nothing to replace", opened.folder, base)
+        compaction_swap.discard(self._disk, opened.folder, base)
+        return False
+
+
+def _all_there(opened: LocalLog, segments: list[Segment]) -> bool:
+    present = {id(segment) for segment in opened.segments}
+    return all(id(segment) in present for segment in segments)

@@ -1,0 +1,199 @@
+"""Compaction over all partitions: the dirtiest first, only where there is something to clean.
+
+A compacted log becomes a candidate when it was written to, when it is configured anew, and when time
+makes more of it cleanable; the last is known beforehand.  A round looks at the candidates and at no
+other log.  What is due is cleaned, `log.cleaner.threads` logs at a time, each by a worker process.
+
+Where each log's cleaning ended is kept in `cleaner-offset-checkpoint`.  A log that cannot be cleaned is
+tried again later, and later each time; the others do not wait for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from anabranch.base.clock import Clock
+from anabranch.base.disk import Disk
+from anabranch.base.errors import AnabranchError
+from anabranch.log.checkpoints import CLEANER_POINTS, TopicPartition, read_offsets, write_offsets
+from anabranch.log.cleaner import Cleaner, make_job
+from anabranch.log.compaction import Summary
+from anabranch.log.compaction_plan import Plan, first_dirty_of, plan
+from anabranch.log.config_broker import CleanerConfig
+from anabranch.log.glance import Glance
+from anabranch.log.segment import Segment
+from anabranch.partition.due import DueTimes
+from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.partition import Partition
+
+log = logging.getLogger(__name__)
+
+COMPACT = "compact"
+_FIRST_RETRY_MS = 15_000
+_MOST_RETRY_MS = 3_600_000
+
+Place = tuple[ServedTopic, int]
+
+
+class Cleaning:
+    def __init__(self, host: PartitionHost, disk: Disk, clock: Clock, threads: Executor) -> None:
+        self._host = host
+        self._disk = disk
+        self._clock = clock
+        self._threads = threads
+        self._cleaner = Cleaner(disk, threads)
+        self._points = read_offsets(disk, host.data / CLEANER_POINTS)
+        self._keys: dict[Partition, TopicPartition] = {}
+        self._candidates: set[Partition] = set()
+        self._due: DueTimes[Partition | Place] = DueTimes()
+        self._failures: dict[Partition, int] = {}
+        self._running: dict[Partition, asyncio.Task[None]] = {}
+        self.on_replaced: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
+
+    # --- what there is to know
+
+    def opened(self, topic: ServedTopic, partition: Partition) -> None:
+        self._keys[partition] = (topic.name.kafka, partition.index)
+
+    def touched(self, partition: Partition) -> None:
+        """Something was appended or configured."""
+        if COMPACT in partition.config.cleanup_policy and partition not in self._failures:
+            self._candidates.add(partition)
+
+    def glanced(self, topic: ServedTopic, index: int, seen: Glance) -> None:
+        """A log that is not open: open it in the next round if there is anything to clean in it."""
+        cleaned_to = self._points.get((topic.name.kafka, index), 0)
+        if COMPACT in topic.config.cleanup_policy and cleaned_to < seen.bases[-1]:
+            self._due.at((topic, index), self._clock.now_ms())
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is no more."""
+        self._candidates.discard(partition)
+        self._failures.pop(partition, None)
+        self._due.cancel(partition)
+        key = self._keys.pop(partition, None)
+        if key is not None:
+            self._points.pop(key, None)
+        running = self._running.get(partition)
+        if running is not None:
+            running.cancel()
+
+    # --- rounds
+
+    async def round(self, cleaner: CleanerConfig) -> None:
+        """Clean until nothing is due any more."""
+        if not cleaner.enable:
+            return
+        try:
+            while True:
+                for partition, planned in self._dirtiest(cleaner.threads - len(self._running)):
+                    work = self._clean(partition, planned, cleaner)
+                    self._running[partition] = asyncio.create_task(work)
+                if not self._running:
+                    return
+                await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
+                for partition in [p for p, task in self._running.items() if task.done()]:
+                    del self._running[partition]
+        finally:
+            tasks = list(self._running.values())
+            self._running.clear()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _dirtiest(self, count: int) -> list[tuple[Partition, Plan]]:
+        """At most `count` logs that are due; the others that are stay candidates."""
+        for place in self._due.pop(self._clock.now_ms()):
+            partition = self._open(place)
+            if partition is not None:
+                self._candidates.add(partition)
+        due: list[tuple[Partition, Plan]] = []
+        for partition in self._candidates - self._running.keys():
+            planned = self._plan(partition)
+            if planned is not None and planned.is_due:
+                due.append((partition, planned))
+                continue
+            self._candidates.discard(partition)
+            if planned is not None and planned.next_ms is not None:
+                self._due.at(partition, planned.next_ms)
+        due.sort(key=lambda each: each[1].dirty_ratio, reverse=True)
+        return due[:count]
+
+    def _plan(self, partition: Partition) -> Plan | None:
+        opened = partition.log
+        if partition.retired or COMPACT not in opened.config.cleanup_policy:
+            return None
+        return plan(
+            opened.segments,
+            opened.config,
+            first_dirty=first_dirty_of(
+                self._points.get(self._keys[partition]), opened.log_start, opened.log_end
+            ),
+            last_stable=partition.last_stable,
+            now_ms=self._clock.now_ms(),
+            first_timestamp=lambda i: _first_timestamp(opened.segments[i]),
+        )
+
+    async def _clean(self, partition: Partition, planned: Plan, cleaner: CleanerConfig) -> None:
+        opened = partition.log
+        started = self._clock.monotonic()
+        self._candidates.discard(partition)
+        try:
+            summary = await self._cleaner.clean(
+                opened,
+                make_job(opened, planned, cleaner, self._clock.now_ms()),
+                lambda segments: self.on_replaced(partition, segments),
+            )
+        except (AnabranchError, OSError) as error:
+            self._failed(partition, error)
+            return
+        self._failures.pop(partition, None)
+        self._say(partition, summary, self._clock.monotonic() - started)
+        if partition in self._keys:
+            self._points[self._keys[partition]] = summary.cleaned_to
+            self._candidates.add(partition)
+            await self.save_points()
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        """Try again, later each time."""
+        failures = self._failures[partition] = self._failures.get(partition, 0) + 1
+        retry_ms = min(_FIRST_RETRY_MS << min(failures - 1, 16), _MOST_RETRY_MS)
+        self._due.at(partition, self._clock.now_ms() + retry_ms)
+        log.error("%s, next try in %d s", error, retry_ms // 1000)
+
+    async def save_points(self) -> None:
+        served = {topic.name.kafka for topic in self._host.topics()}
+        self._points = {key: offset for key, offset in self._points.items() if key[0] in served}
+        path = self._host.data / CLEANER_POINTS
+        await asyncio.get_running_loop().run_in_executor(
+            self._threads, write_offsets, self._disk, path, dict(self._points)
+        )
+
+    def _open(self, place: Partition | Place) -> Partition | None:
+        if isinstance(place, Partition):
+            return place
+        topic, index = place
+        served = self._host.topic_by_id(topic.topic_id) is topic
+        return self._host.partition_of(topic, index) if served else None
+
+    def _say(self, partition: Partition, summary: Summary, seconds: float) -> None:
+        folder = partition.log.folder
+        log.info(
+            "%s: compacted up to %d, %d keys, %d bytes read, %d written, %.1f s",
+            folder,
+            summary.cleaned_to,
+            summary.keys,
+            summary.read_bytes,
+            summary.written_bytes,
+            seconds,
+        )
+        if summary.unreadable:
+            log.warning("%s: %d batches cannot be read and stay as they are", folder, summary.unreadable)
+        if summary.keyless:
+            log.warning("%s: %d records had no key and are gone", folder, summary.keyless)
+
+
+def _first_timestamp(segment: Segment) -> int:
+    first = next(segment.batches(), None)
+    return -1 if first is None else first.header.max_timestamp
