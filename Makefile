@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test fmt docs soak bench compat-java clean
+.PHONY: help setup demo check test fmt docs soak bench anchors compat-java java clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,15 +39,18 @@ docs: $(STAMP) ## write the pages that are made from the code
 soak: $(STAMP) ## the tests again, the long variants
 	ANABRANCH_SOAK=1 $(BIN)/python -m pytest -q --durations=20 --timeout=3600 $(PYTEST)
 
-bench: $(STAMP) ## measure this tree alone (see bench/README.md)
-	@test -e bench/run.py || { echo "bench/run.py is not there yet" >&2; exit 1; }
+bench: $(STAMP) ## measure this tree alone, a few minutes (see bench/README.md)
 	$(BIN)/python bench/run.py
 
-compat-java: $(STAMP) ## Apache Kafka's own tools and clients against ours (needs Java and Maven)
-	@command -v java >/dev/null || { echo "compat-java needs Java 17 or newer; no 'java' on the PATH" >&2; exit 1; }
-	@command -v mvn >/dev/null || { echo "compat-java fetches Apache Kafka with Maven; no 'mvn' on the PATH" >&2; exit 1; }
-	$(BIN)/python bench/anchors/dump_log_segments.py
+anchors: $(STAMP) java ## measure side by side with Apache Kafka, about an hour (needs Java, Maven)
 	$(BIN)/python bench/anchors/run.py
+
+compat-java: $(STAMP) java ## Apache Kafka's own tools judge our files (needs Java, Maven)
+	$(BIN)/python bench/anchors/dump_log_segments.py
+
+java:
+	@command -v java >/dev/null || { echo "this needs Java 17 or newer; there is no 'java' on the PATH" >&2; exit 1; }
+	@command -v mvn >/dev/null || { echo "this fetches Apache Kafka by Maven; there is no 'mvn' on the PATH" >&2; exit 1; }
 
 clean: ## remove .venv, caches and build results
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
