@@ -10,9 +10,8 @@ from transcript import Transcript, arguments
 
 
 def shown(answer: Any) -> list[Any]:
-    """Error, first offset, log start, errors of single records."""
-    errors = [error.batch_index for error in answer.record_errors]
-    return [answer.error_code, answer.base_offset, answer.log_start_offset, errors]
+    """Error, first offset, errors of single records."""
+    return [answer.error_code, answer.base_offset, [error.batch_index for error in answer.record_errors]]
 
 
 def new_producer(broker: Connection) -> int:
@@ -98,14 +97,11 @@ def lies(say: Transcript, bootstrap: str) -> None:
     for label, data in cases.items():
         with Connection(bootstrap, timeout_s=5) as broker:  # one of its own: it may be closed
             say.attempt(label, lambda b=broker, d=data: shown(produce(b, name, d)))
-    unreadable = {
-        "codec 7": batch([b"v"], attributes=7),
-        "not the codec it says": batch([b"v"], attributes=1, payload=b"this is not gzip"),
-    }
-    for label, data in unreadable.items():
-        with Connection(bootstrap, timeout_s=5) as broker:
-            # Kafka itself says "unknown server error"; any refusal is as good.
-            say.line(label, "refused" if produce(broker, name, data).error_code else "taken")
+    # Kafka also refuses rubbish that says it is compressed, for it unpacks every batch.  We do not unpack
+    # what came with a good checksum and goes out as it came.
+    with Connection(bootstrap, timeout_s=5) as broker:
+        answer = produce(broker, name, batch([b"v"], attributes=7))
+        say.line("codec 7", "refused" if answer.error_code else "taken")  # Kafka: "unknown server error"
 
 
 def acks_and_ids(say: Transcript, broker: Connection) -> None:
