@@ -200,3 +200,20 @@ def test_the_log_behind_it_is_sound(run: Run, broker: BrokerProcess, topic: str)
     assert sum(line["path"].endswith(".log") and line["type"] == "file" for line in found) > 2
     assert any(line["type"] == "timeindex" for line in found)
     anabranch("log", "dump", str(broker.data), "--summary")
+
+
+def test_a_broker_that_goes_away(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as short_lived:
+        command = [PROGRAM, "produce", "t", "-X", "message.timeout.ms=1000", "-b", short_lived.bootstrap]
+        producer = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert producer.stdin is not None
+        producer.stdin.write("kept\n")
+        producer.stdin.flush()
+        deadline = time.monotonic() + 20
+        while anabranch("consume", "t", "-b", short_lived.bootstrap, exit_code=None).stdout != "kept\n":
+            assert time.monotonic() < deadline
+        short_lived.stop()
+        _, err = producer.communicate("lost\n" * 10, timeout=30)
+    assert producer.returncode == 1
+    assert "10 records were not sent" in err
+    assert "does the broker still run?" in err

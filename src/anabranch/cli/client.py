@@ -82,6 +82,8 @@ def in_words(error: KafkaError, bootstrap: str) -> CommandError:
     """What a client's error means to the person at the keyboard."""
     if error.code() in _UNREACHABLE:
         return _nobody_at(bootstrap)
+    if error.code() == KafkaError._MSG_TIMED_OUT:
+        return CommandError(f"{bootstrap} did not take it in time", "does the broker still run?")
     if error.code() in _NO_TOPIC:
         return CommandError("there is no such topic or partition", _SEE_TOPICS)
     return CommandError(f"{error.str().removeprefix('Broker: ').rstrip('.')} ({error.name()})")

@@ -88,8 +88,15 @@ class Delivery:
             self._failed(refused.args[0])
         return True
 
+    @property
+    def hopeless(self) -> bool:
+        """The broker has not taken a record in all the time it was given; the next would fare no better."""
+        return self.first_failure is not None and self.first_failure.code() == KafkaError._MSG_TIMED_OUT
+
     def finish(self) -> None:
         """Wait until every record was acknowledged or given up."""
+        if self.hopeless:
+            self._client.purge()
         while self._client.flush(1.0):
             pass
 
@@ -206,12 +213,19 @@ def _send_all(delivery: Delivery, records: Iterable[KeyValue], show: bool) -> No
     """Send every record; on a terminal that is not also typing them, show how far we are."""
     show = show and sys.stderr.isatty() and not sys.stdin.isatty()
     shown = started = time.monotonic()
-    for record in records:
-        delivery.send(record)
-        if show and time.monotonic() - shown > _PROGRESS_SECONDS:
-            shown = time.monotonic()
-            rate = delivery.sent / (shown - started)
-            print(f"\r{delivery.sent:,} records, {rate:,.0f}/s\x1b[K", end="", file=sys.stderr, flush=True)
+    try:
+        for record in records:
+            delivery.send(record)
+            if delivery.hopeless:
+                break
+            if show and time.monotonic() - shown > _PROGRESS_SECONDS:
+                shown = time.monotonic()
+                rate = delivery.sent / (shown - started)
+                print(
+                    f"\r{delivery.sent:,} records, {rate:,.0f}/s\x1b[K", end="", file=sys.stderr, flush=True
+                )
+    except KeyboardInterrupt:
+        pass  # no more, but what was read is still sent
     delivery.finish()
     if show:
         print("\r\x1b[K", end="", file=sys.stderr)
