@@ -1,0 +1,26 @@
+"""What the package imports is what it depends on: nothing forgotten, nothing carried along."""
+
+import ast
+import re
+import sys
+import tomllib
+
+from tests.tidy.tree import ROOT, parsed, source_files
+
+
+def imported() -> set[str]:
+    """The top-level names of what is neither ours nor Python's own."""
+    names: set[str] = set()
+    for path in source_files():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.split(".")[0])
+    return names - sys.stdlib_module_names - {"anabranch"}
+
+
+def test_dependencies_are_what_is_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {re.split(r"[^\w.-]", entry)[0].replace("-", "_") for entry in project["dependencies"]}
+    assert imported() == declared
