@@ -9,6 +9,7 @@ order in the log.  With acks=0 there is no answer, and an error closes the conne
 """
 
 import asyncio
+import logging
 import struct
 from collections.abc import Coroutine
 from typing import NamedTuple
@@ -17,10 +18,12 @@ from uuid import UUID
 from anabranch.base.errors import (
     AnabranchError,
     Corrupt,
+    DiskFull,
     InvalidTransactionState,
     UnknownTopic,
     UnsupportedCompression,
 )
+from anabranch.base.seldom import Seldom
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL, read_header
@@ -38,6 +41,8 @@ from anabranch.wire.kafka.produce import (
     write_produced,
 )
 from anabranch.wire.kafka.schema import ErrorCode
+
+_trouble = Seldom(logging.getLogger(__name__), 10.0)
 
 _ZSTD = 4
 _ACKS = (-1, 0, 1)
@@ -115,8 +120,9 @@ def _by_lane(
         return None
     try:
         base_offset, append_time_ms, acknowledged = partition.append(batch, lane.acks)
-    except (AnabranchError, OSError):
-        return None  # nothing was stored: the ordinary way says why
+    except (AnabranchError, OSError) as error:
+        # Not by the ordinary way: the batch may have its place written in it already.
+        return (write_produced(version, [(lane.name, [_failed(partition.index, error)])]),)
     if acknowledged is not None:
         stored = Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)
         return _answer_later(lane.acks, version, [(lane.name, [stored])], [acknowledged])
@@ -172,6 +178,8 @@ def _refused(index: int, code: int, message: str | None) -> Produced:
 
 
 def _failed(index: int, error: Exception) -> Produced:
+    if isinstance(error, OSError | DiskFull):
+        _trouble.warning("records are refused: %s", error)
     if isinstance(error, MissingKeys):
         text = "Compacted topic cannot accept message without key"
         at_fault = tuple(RecordError(number, text) for number in error.indexes)
