@@ -32,6 +32,9 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.UnknownTopic: ErrorCode.unknown_topic_or_partition,
     errors.UnknownTopicId: ErrorCode.unknown_topic_id,
     errors.UnknownSubscription: ErrorCode.unknown_subscription_id,
+    errors.FetchSessionNotFound: ErrorCode.fetch_session_id_not_found,
+    errors.InvalidFetchSessionEpoch: ErrorCode.invalid_fetch_session_epoch,
+    errors.FetchSessionTopicIdError: ErrorCode.fetch_session_topic_id_error,
     errors.Exists: ErrorCode.topic_already_exists,
     # Somebody else's turn.
     errors.NotOwner: ErrorCode.not_leader_or_follower,
