@@ -50,6 +50,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.Throttled: ErrorCode.throttling_quota_exceeded,
     errors.DiskFull: ErrorCode.kafka_storage_error,
     errors.DiskFailed: ErrorCode.kafka_storage_error,
+    OSError: ErrorCode.kafka_storage_error,  # what the disk said, as it said it
     errors.Corrupt: ErrorCode.corrupt_message,
 }
 
