@@ -102,6 +102,7 @@ class TcpLink(asyncio.BufferedProtocol):
         self._peer = peer
         self._queue: deque[Chunk] = deque()
         self._blocked = False  # the socket is full, or a cold range is being read
+        self._warmed = False  # the range at the front has been read by a thread
         self._closing = False
         self._fd = -1
         self.unsent = 0
@@ -113,8 +114,13 @@ class TcpLink(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
         sock = cast(socket.socket, transport.get_extra_info("socket"))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._fd = os.dup(sock.fileno())
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._fd = os.dup(sock.fileno())
+        except OSError as error:
+            log.warning("a connection is refused: %s", error)
+            self._transport.abort()
+            return
         self._sock = socket.socket(fileno=self._fd)
         self._sock.setblocking(False)
         name = transport.get_extra_info("peername")
@@ -179,9 +185,10 @@ class TcpLink(asyncio.BufferedProtocol):
             while self._queue:
                 head = self._queue[0]
                 if type(head) is FileRange:
-                    if not _is_cached(head):
+                    # Once is enough: there are file systems that always say they would wait.
+                    if not self._warmed and not _is_cached(head):
                         self._block()
-                        self._loop.run_in_executor(None, _read_through, head).add_done_callback(self._warmed)
+                        self._loop.run_in_executor(None, _read_through, head).add_done_callback(self._read)
                         return
                     self._send_range(head)
                 else:
@@ -213,6 +220,7 @@ class TcpLink(asyncio.BufferedProtocol):
         self.unsent -= sent
         if sent == head.size:
             self._queue.popleft()
+            self._warmed = False
         else:
             self._queue[0] = FileRange(head.file, head.position + sent, head.size - sent)
 
@@ -248,13 +256,15 @@ class TcpLink(asyncio.BufferedProtocol):
         self._loop.remove_writer(self._fd)
         self._unblock()
 
-    def _warmed(self, done: "asyncio.Future[None]") -> None:
+    def _read(self, done: "asyncio.Future[None]") -> None:
+        error = done.exception()
         if self._fd < 0:
             return
-        if done.exception() is not None:
-            log.warning("%s: reading the log failed: %s", self.remote, done.exception())
+        if error is not None:
+            log.warning("%s: reading the log failed: %s", self.remote, error)
             self._transport.abort()
             return
+        self._warmed = True
         self._unblock()
 
     def _unblock(self) -> None:
