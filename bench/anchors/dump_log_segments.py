@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,7 +101,8 @@ def check_lines(topic: str, lines: list[str], expected: int) -> None:
     if gaps and topic != "compacted":
         raise Disagreement(f"{topic}: gaps: {gaps[:3]}")
     records = sum(line.startswith("|") for line in lines)
-    if records != expected:
+    cleaned = topic == "compacted" and records < expected  # once more since a client read it
+    if records != expected and not cleaned:
         raise Disagreement(f"{topic}: Kafka's tool sees {records} records, a client {expected}")
 
 
@@ -149,6 +151,15 @@ def serve_with_kafka(
         kafka.stop()
 
 
+def wait_for_compaction(bootstrap: str, timeout_s: float = 30) -> None:
+    """Until the cleaner has been through: each of the 200 keys is there once, but for the active segment."""
+    deadline = time.monotonic() + timeout_s
+    while len(varied_data.read_all(bootstrap, "compacted")) > 5000:
+        if time.monotonic() > deadline:
+            raise Disagreement(f"nothing is compacted after {timeout_s:.0f} s")
+        time.sleep(0.5)
+
+
 def fill_ours(folder: Path, scale: int) -> tuple[Path, dict[str, list[varied_data.Record]]]:
     folder.mkdir()
     broker = Ours(folder, OUR_SETTINGS)
@@ -161,6 +172,7 @@ def fill_ours(folder: Path, scale: int) -> tuple[Path, dict[str, list[varied_dat
         varied_data.fill(broker.bootstrap, scale)
         broker.stop()
         broker.start()
+        wait_for_compaction(broker.bootstrap)
         records = {topic: varied_data.read_all(broker.bootstrap, topic) for topic in varied_data.TOPICS}
         broker.stop()
     finally:
