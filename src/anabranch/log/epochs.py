@@ -9,18 +9,22 @@ Kept in Kafka's `leader-epoch-checkpoint`.  The file is written without waiting 
 batch carries its epoch, so recovery fills in what a crash took.
 """
 
+import logging
 from bisect import bisect_right
 from pathlib import Path
 
 from anabranch.base.disk import Disk
+from anabranch.base.errors import DiskFull
 from anabranch.log.checkpoints import read_pairs, write_pairs
 from anabranch.log.paths import LEADER_EPOCHS
+
+log = logging.getLogger(__name__)
 
 UNKNOWN = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_epochs", "_path", "_starts")
+    __slots__ = ("_disk", "_epochs", "_path", "_starts", "_unsaved")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
@@ -28,6 +32,7 @@ class LeaderEpochs:
         pairs = read_pairs(disk, self._path)
         self._epochs = [epoch for epoch, _ in pairs]
         self._starts = [start for _, start in pairs]
+        self._unsaved = False
 
     @property
     def latest(self) -> int:
@@ -68,5 +73,17 @@ class LeaderEpochs:
         self._starts[0] = start
         self._save()
 
+    def settle(self) -> None:
+        """Save what could not be saved before.  DiskFull if it still cannot."""
+        if self._unsaved:
+            write_pairs(
+                self._disk, self._path, list(zip(self._epochs, self._starts, strict=True)), sync=False
+            )
+            self._unsaved = False
+
     def _save(self) -> None:
-        write_pairs(self._disk, self._path, list(zip(self._epochs, self._starts, strict=True)), sync=False)
+        self._unsaved = True
+        try:
+            self.settle()
+        except DiskFull as error:  # no reason to refuse an append, whose batch carries its epoch
+            log.warning("%s", error)

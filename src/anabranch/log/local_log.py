@@ -163,7 +163,7 @@ class LocalLog:
         sealed = self.segments[-1]
         sealed.seal()
         producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
-        segment = Segment(self._disk, self.folder, self.log_end, self.config)
+        segment = Segment.create(self._disk, self.folder, self.log_end, self.config)
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         self._created_ms = self._clock.now_ms()
@@ -289,6 +289,7 @@ class LocalLog:
     def close(self) -> None:
         """A clean stop: everything a quick start needs is written, and nothing is synced."""
         active = self.segments[-1]
+        self.epochs.settle()
         if active.size:
             active.seal()
             producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)

@@ -66,17 +66,20 @@ def open_log(
     names = _remove_leftovers(disk, folder)
     bases = [base for name in names if name.endswith(LOG) and (base := base_offset_of(name)) is not None]
     segments = [Segment(disk, folder, base, config) for base in bases] or [
-        Segment(disk, folder, log_start, config)
+        Segment.create(disk, folder, log_start, config)
     ]
     for segment, following in pairwise(segments):
         segment.end_offset = following.base_offset
     epochs = LeaderEpochs(disk, folder)
     first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
     if first_doubtful < len(segments):
-        segments = _recover(segments, first_doubtful, epochs, config)
+        recovered = _recover(segments, first_doubtful, epochs, config)
+        if len(recovered) < len(segments):  # compaction may have been there, so nothing is added to it
+            recovered.append(Segment.create(disk, folder, recovered[-1].end_offset, config))
+        segments = recovered
     start = max(log_start, segments[0].base_offset)
     if start > segments[-1].end_offset:  # the tail was lost, the promise to start there was not
-        segments.append(Segment(disk, folder, start, config))
+        segments.append(Segment.create(disk, folder, start, config))
     end = segments[-1].end_offset
     state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
     opened = LocalLog(disk, clock, folder, config, state)

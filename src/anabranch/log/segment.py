@@ -82,6 +82,13 @@ class Segment:
         self._aborted: list[AbortedTransaction] | None = None
         self._aborted_unsaved = False
 
+    @classmethod
+    def create(cls, disk: Disk, folder: Path, base_offset: int, config: LogConfig) -> "Segment":
+        """A segment to write to.  Its file is there at once: the last one in a folder is the active one."""
+        segment = cls(disk, folder, base_offset, config)
+        segment.file.fileno()
+        return segment
+
     @property
     def size(self) -> int:
         return self.file.size

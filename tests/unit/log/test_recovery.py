@@ -9,7 +9,7 @@ import pytest
 from anabranch.log.local_log import LocalLog
 from anabranch.log.paths import LEADER_EPOCHS, segment_file
 from anabranch.log.transactions import AbortedTransaction
-from anabranch.records.batch import HEADER_SIZE, split_batches
+from anabranch.records.batch import HEADER_SIZE, read_header, split_batches
 from tests.support.logs import (
     START_MS,
     contents,
@@ -108,7 +108,7 @@ def test_what_follows_damage_is_removed(tmp_path: Path) -> None:
     logs[1].write_bytes(flipped)
     log = recovered(tmp_path, segment_bytes=200)
     assert contents(log)[:-1] == expected(2)
-    assert len(sorted(tmp_path.glob("*.log"))) == 2
+    assert [path.name for path in sorted(tmp_path.glob("*.log"))] == [f"{o:020d}.log" for o in (0, 4)]
 
 
 def test_only_what_lies_beyond_the_recovery_point_is_read_again(tmp_path: Path) -> None:
@@ -160,17 +160,39 @@ def test_offsets_that_jump_in_the_tail_are_damage(tmp_path: Path) -> None:
     assert contents(recovered(tmp_path))[:-1] == expected(2)
 
 
+def gap_at(folder: Path, base: int) -> None:
+    """Take the first batch of a segment away, as compaction does."""
+    path = segment_file(folder, base, ".log")
+    data = path.read_bytes()
+    path.write_bytes(data[read_header(data).size_bytes :])
+
+
 def test_gaps_that_compaction_left_are_not(tmp_path: Path) -> None:
-    log = open_log_in(tmp_path, cleanup_policy=("compact",), segment_bytes=100)
-    fill(log, "ab")
+    log = open_log_in(tmp_path)
+    fill(log, "abc")
+    log.roll()
     crash(log)
-    first = segment_file(tmp_path, 0, ".log")
-    data = bytearray(first.read_bytes())
-    first.write_bytes(b"")
+    gap_at(tmp_path, 0)
+    log = open_log_in(tmp_path, clean=False)
+    assert contents(log) == [(1, b"b"), (2, b"c")]
+    assert put(log, records("d")) == 3
+
+
+def test_nothing_is_written_behind_what_may_have_been_compacted(tmp_path: Path) -> None:
+    log = open_log_in(tmp_path)
+    for values in ("abc", "def", "gh"):
+        fill(log, values)
+        log.roll()
     crash(log)
-    log = open_log_in(tmp_path, clean=False, segment_bytes=100)
-    assert contents(log) == [(1, b"b")]
-    assert data
+    gap_at(tmp_path, 0)
+    second = segment_file(tmp_path, 3, ".log")
+    second.write_bytes(second.read_bytes()[:-1])
+    for _ in range(2):
+        log = open_log_in(tmp_path, clean=False)
+        assert [value for _, value in contents(log)][:4] == [b"b", b"c", b"d", b"e"]
+        put(log, records("x"))
+        crash(log)
+    assert contents(open_log_in(tmp_path, clean=False))[-2:] == [(5, b"x"), (6, b"x")]
 
 
 def test_epochs_come_back_from_the_batches(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Compaction of a log in this process: what a worker would do, and the log's part after it.
+
+    log = compacted_log(folder)
+    put(log, records("1", keys=["a"]))
+    log.roll()
+    compact_now(log)                     # everything that is sealed and decided
+
+Time is START_MS unless `now_ms` says otherwise.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+from anabranch.base.disk import DirectDisk, Disk
+from anabranch.log import compaction_swap
+from anabranch.log.cleaner import Message, make_job
+from anabranch.log.compaction import Job, Summary, compact
+from anabranch.log.compaction_plan import Plan
+from anabranch.log.config_broker import CleanerConfig
+from anabranch.log.local_log import LocalLog
+from anabranch.records.record import iter_records, payload_of
+from tests.support.logs import START_MS, UNPACKED_LIMIT, batches, open_log_in
+
+
+def compacted_log(folder: Path, **config: Any) -> LocalLog:
+    config.setdefault("cleanup_policy", ("compact",))
+    return open_log_in(folder, **config)
+
+
+def job_for(
+    log: LocalLog,
+    *,
+    first_dirty: int | None = None,
+    end: int | None = None,
+    now_ms: int = START_MS,
+    **limits: Any,
+) -> Job:
+    """The job that cleans all of `log` that may be cleaned."""
+    if end is None:
+        undecided = log.producers.first_open_transaction
+        stable = log.log_end if undecided is None else undecided
+        end = next(
+            (s.base_offset for s in log.segments if s.end_offset > stable or s is log.active),
+            log.active.base_offset,
+        )
+    first = log.log_start if first_dirty is None else first_dirty
+    return make_job(log, Plan(first, end, 1, 1.0, True, None), CleanerConfig(**limits), now_ms)
+
+
+def compact_now(
+    log: LocalLog, *, disk: Disk | None = None, change: Callable[[Job], Job] = lambda job: job, **job: Any
+) -> Summary:
+    """Compact `log` and put the results in place."""
+    disk = disk or DirectDisk()
+    segments = {segment.base_offset: segment for segment in log.segments}
+
+    def put_in_place(bases: list[int]) -> None:
+        compaction_swap.promote(disk, log.folder, bases[0])
+        compaction_swap.swap_in(disk, log, [segments[base] for base in bases])
+
+    made = change(job_for(log, **job))
+    assert made.bases, "there is nothing to clean below the active segment"
+    return compact(disk, made, lambda size: None, put_in_place)
+
+
+async def worker_here(job: Job) -> AsyncGenerator[Message, None]:
+    """As `run_worker`, in this process."""
+    said: list[Message] = []
+    summary = compact(DirectDisk(), job, lambda size: None, lambda bases: said.append({"replaced": bases}))
+    for message in said:
+        yield message
+    yield {"done": summary._asdict()}
+
+
+def keyed(log: LocalLog) -> list[tuple[int, str, str | None]]:
+    """Offset, key and value of every record of data in the log."""
+    return [
+        (record.offset, (record.key or b"").decode(), None if record.value is None else record.value.decode())
+        for header, batch in batches(log)
+        if not header.is_control
+        for record in iter_records(header, payload_of(header, batch, UNPACKED_LIMIT))
+    ]

@@ -1,0 +1,119 @@
+"""The broker's side of compaction: results go in place while the log lives on, or are thrown away."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import Unavailable
+from anabranch.log.cleaner import Cleaner, Message
+from anabranch.log.compaction import Job
+from anabranch.log.local_log import LocalLog
+from anabranch.log.segment import Segment
+from tests.support.compaction import compacted_log, job_for, keyed, worker_here
+from tests.support.logs import put, records
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LocalLog:
+    log = compacted_log(tmp_path, segment_bytes=300)
+    for i in range(20):
+        put(log, records(str(i), keys=[str(i % 3)]))
+    log.roll()
+    return log
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [p.name for p in folder.iterdir() if p.name.endswith((".cleaned", ".swap"))]
+
+
+async def test_a_job_carried_through(log: LocalLog, threads: ThreadPoolExecutor) -> None:
+    gone: list[Segment] = []
+    before = list(log.segments)
+    summary = await Cleaner(DirectDisk(), threads, worker_here).clean(log, job_for(log), gone.extend)
+    assert summary.cleaned_to == 20
+    assert [value for _, _, value in keyed(log)] == ["17", "18", "19"]
+    assert gone
+    assert set(gone) <= set(before)
+    assert not set(gone) & set(log.segments)
+    assert leftovers(log.folder) == []
+
+
+async def test_appends_go_on_meanwhile(log: LocalLog, threads: ThreadPoolExecutor) -> None:
+    async def worker(job: Job) -> AsyncGenerator[Message, None]:
+        async for message in worker_here(job):
+            put(log, records("new", keys=["0"]))
+            log.roll()
+            yield message
+
+    await Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+    values = [value for _, _, value in keyed(log)]
+    assert values[:3] == ["17", "18", "19"]
+    assert set(values[3:]) == {"new"}
+
+
+async def test_what_retention_took_is_not_brought_back(log: LocalLog, threads: ThreadPoolExecutor) -> None:
+    async def worker(job: Job) -> AsyncGenerator[Message, None]:
+        said = [message async for message in worker_here(job)]
+        dropped = log.segments[:1]
+        log.advance_start(dropped[0].end_offset)
+        log.drop(dropped)
+        for message in said:
+            yield message
+
+    start = log.segments[0].end_offset
+    await Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+    assert log.segments[0].base_offset == log.log_start == start
+    assert [value for _, _, value in keyed(log)][-3:] == ["17", "18", "19"]
+    assert leftovers(log.folder) == []
+
+
+async def test_a_worker_that_fails(log: LocalLog, threads: ThreadPoolExecutor) -> None:
+    async def worker(job: Job) -> AsyncGenerator[Message, None]:
+        async for message in worker_here(job):
+            if "replaced" in message:
+                yield message
+        yield {"failed": "DiskFull: no room"}
+
+    before = keyed(log)
+    with pytest.raises(Unavailable, match="no room"):
+        await Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+    assert set(keyed(log)) <= set(before)
+    assert [value for _, _, value in keyed(log)][-3:] == ["17", "18", "19"]
+
+
+async def test_one_that_is_cancelled_leaves_nothing_behind(
+    log: LocalLog, threads: ThreadPoolExecutor
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def worker(job: Job) -> AsyncGenerator[Message, None]:
+        try:
+            said = [message async for message in worker_here(job)]
+            assert said
+            assert leftovers(log.folder)
+            begun.set()
+            await asyncio.Event().wait()
+            yield {}
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(
+        Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+    )
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+    assert leftovers(log.folder) == []
+    assert len(keyed(log)) == 20

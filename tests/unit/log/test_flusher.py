@@ -1,0 +1,205 @@
+"""Group commit: shared syncs, what they cover, and a failed one that is never forgotten."""
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from anabranch.base.errors import DiskFailed
+from anabranch.log.flusher import Flusher, is_due
+from anabranch.log.local_log import LocalLog
+from tests.support.crashing_disk import FailingDisk
+from tests.support.logs import fill, open_log_in
+
+
+class HeldThreads(ThreadPoolExecutor):
+    """Work waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.gate = threading.Semaphore(0)
+        self.started = 0
+
+    def submit(self, work: Callable[..., object], /, *args: object, **kwargs: object) -> object:  # type: ignore[override]
+        def held() -> object:
+            self.gate.acquire()
+            return work(*args, **kwargs)
+
+        self.started += 1
+        return super().submit(held)
+
+    async def second_round(self) -> None:
+        for _ in range(1_000_000):
+            if self.started >= 2:
+                return
+            await asyncio.sleep(0)
+
+    def let_go(self, times: int = 1) -> None:
+        self.gate.release(times)
+
+
+@pytest.fixture
+def threads() -> Iterator[HeldThreads]:
+    held = HeldThreads()
+    yield held
+    held.let_go(1000)
+    held.shutdown()
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    return FailingDisk()
+
+
+@pytest.fixture
+def log(tmp_path: Path, disk: FailingDisk) -> LocalLog:
+    return open_log_in(tmp_path, disk=disk)
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_the_recovery_point_is_what_was_synced(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads
+) -> None:
+    threads.let_go(100)
+    flusher = Flusher(disk, threads)
+    fill(log, "abc")
+    await flusher.flush(log, 2)
+    assert log.recovery_point == 3, "a sync covers all there is"
+    assert disk.syncs == 1
+    await flusher.flush(log, 3)
+    assert disk.syncs == 1, "it is there already"
+    assert flusher.begin(log, 1) is None
+
+
+async def test_waiters_share_a_sync(log: LocalLog, disk: FailingDisk, threads: HeldThreads) -> None:
+    flusher = Flusher(disk, threads)
+    fill(log, "ab")
+    first = [asyncio.create_task(flusher.flush(log, 1 + i % 2)) for i in range(10)]
+    await turns()
+    assert threads.started == 1
+    fill(log, "cd")
+    second = [asyncio.create_task(flusher.flush(log, 4)) for _ in range(10)]
+    early = asyncio.create_task(flusher.flush(log, 2))
+    await turns()
+    assert threads.started == 1, "one sync at a time"
+    assert not any(task.done() for task in first)
+    threads.let_go()
+    await asyncio.gather(*first, early)
+    assert log.recovery_point == 2
+    await turns()
+    assert not any(task.done() for task in second), "what came later was not part of it"
+    threads.let_go()
+    await asyncio.gather(*second)
+    assert (log.recovery_point, threads.started) == (4, 2)
+
+
+async def test_sealed_segments_alone_if_that_will_do(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads
+) -> None:
+    threads.let_go(100)
+    flusher = Flusher(disk, threads)
+    fill(log, "ab")
+    log.roll()
+    fill(log, "c")
+    await flusher.flush(log, 2)
+    assert log.recovery_point == 2
+    assert disk.syncs == 3, "the log and both of its indexes"
+    await flusher.flush(log, 3)
+    assert (log.recovery_point, disk.syncs) == (3, 4)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+async def test_a_failed_sync_is_final(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads, number: int
+) -> None:
+    threads.let_go(100)
+    told: list[LocalLog] = []
+    flusher = Flusher(disk, threads)
+    flusher.on_failure = lambda failed, error: told.append(failed)
+    fill(log, "a")
+    disk.sync_error = OSError(number, "broken")
+    results = await asyncio.gather(*(flusher.flush(log, 1) for _ in range(3)), return_exceptions=True)
+    assert [type(result) for result in results] == [DiskFailed] * 3
+    assert (log.recovery_point, flusher.has_failed, told) == (0, True, [log])
+    disk.sync_error = None  # the next fsync would succeed, and prove nothing
+    with pytest.raises(DiskFailed):
+        await flusher.flush(log, 1)
+    with pytest.raises(DiskFailed):
+        flusher.begin(log, 1)
+    assert log.recovery_point == 0
+
+
+async def test_other_logs_are_not_affected(
+    tmp_path: Path, log: LocalLog, disk: FailingDisk, threads: HeldThreads
+) -> None:
+    threads.let_go(100)
+    flusher = Flusher(disk, threads)
+    other = open_log_in(tmp_path / "other", disk=disk)
+    fill(log, "a")
+    fill(other, "a")
+    disk.sync_error = OSError(errno.EIO, "broken")
+    with pytest.raises(DiskFailed):
+        await flusher.flush(log, 1)
+    disk.sync_error = None
+    await flusher.flush(other, 1)
+    assert other.recovery_point == 1
+
+
+async def test_a_waiter_that_gives_up_harms_nobody(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads
+) -> None:
+    flusher = Flusher(disk, threads)
+    fill(log, "a")
+    leaves = asyncio.create_task(flusher.flush(log, 1))
+    stays = asyncio.create_task(flusher.flush(log, 1))
+    await turns()
+    leaves.cancel()
+    threads.let_go()
+    await stays
+    assert log.recovery_point == 1
+
+
+async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: HeldThreads) -> None:
+    flusher = Flusher(disk, threads)
+    fill(log, "a")
+    waiting = asyncio.create_task(flusher.flush(log, 1))
+    await turns()
+    flusher.forget(log)
+    threads.let_go()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert log.recovery_point == 0
+
+
+async def test_a_new_leader_makes_a_running_sync_worthless(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads
+) -> None:
+    flusher = Flusher(disk, threads)
+    fill(log, "a")
+    waiting = asyncio.create_task(flusher.flush(log, 1))
+    await turns()
+    log.epochs.assign(9, 1)
+    threads.let_go()
+    await threads.second_round()
+    assert (log.recovery_point, waiting.done()) == (0, False)
+    threads.let_go()
+    await waiting
+    assert log.recovery_point == 1
+
+
+def test_flush_messages(tmp_path: Path) -> None:
+    log = open_log_in(tmp_path, flush_messages=3)
+    fill(log, "ab")
+    assert not is_due(log)
+    fill(log, "c")
+    assert is_due(log)
+    log.recovery_point = 1
+    assert not is_due(log)
