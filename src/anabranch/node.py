@@ -81,12 +81,13 @@ class Node:
         self._upkeep = Upkeep(self._host, disk, clock, dynamic)
         self._host.recover()
 
+        self._producer_ids = ProducerIds(cluster)
         services = Services(
             clock=clock,
             config=dynamic,
             cluster=cluster,
             partitions=self._host,
-            producer_ids=ProducerIds(cluster),
+            producer_ids=self._producer_ids,
             telemetry=Telemetry(cluster, dynamic, clock, chance),
             fetch_sessions=FetchSessions(config.fetch.max_session_slots, clock, chance),
         )
@@ -119,6 +120,7 @@ class Node:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._producer_ids.close()
         await self._upkeep.stop()
         self._host.close()
         await self._store.close()

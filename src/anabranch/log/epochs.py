@@ -1,9 +1,10 @@
 """Where each leader epoch began: what two replicas compare to find where they parted.
 
-    epoch  start          end_of(1) = (1, 250): epoch 1 wrote up to, not including, 250
-        0      0          end_of(2) = (1, 250): nothing was written in 2
-        1    100          end_of(3) = (3, log end)
-        3    250
+    epoch  start          end_of(2) = (2, 250): epoch 2 wrote up to, not including, 250
+        1      0          end_of(3) = (2, 250): nothing was written in 3
+        2    100          end_of(4) = (4, log end)
+        4    250          end_of(5): not known here
+                          end_of(0) = (0, 0): whatever it wrote, it ended where 1 began
 
 Kept in Kafka's `leader-epoch-checkpoint`.  The file is written without waiting for the disk: every
 batch carries its epoch, so recovery fills in what a crash took.
@@ -51,10 +52,12 @@ class LeaderEpochs:
         return self._epochs[i] if i >= 0 else -1
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch not beyond `epoch` and the offset that it ended at."""
+        """The largest epoch not beyond `epoch` and the offset that it ended at; UNKNOWN if it is newer."""
+        if not self._epochs or epoch > self._epochs[-1] or epoch < 0:
+            return UNKNOWN
         i = bisect_right(self._epochs, epoch)
         if i == 0:
-            return UNKNOWN
+            return epoch, self._starts[0]
         return self._epochs[i - 1], self._starts[i] if i < len(self._starts) else log_end
 
     def truncate_end(self, end: int) -> None:

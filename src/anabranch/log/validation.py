@@ -10,6 +10,8 @@ against what could fit, and readers check the rest.
     transform(...)  the same batch with the topic's codec and clock, where those differ
 """
 
+from typing import NoReturn
+
 from crc32c import crc32c
 
 from anabranch.base.disk import Buffer
@@ -44,20 +46,17 @@ LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, key length, value leng
 
 CODECS = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _UNKNOWN_CODEC = 5
+_NOT_ONE_BATCH = "a produce request must hold exactly one record batch a partition"
 _LONGEST = (1 << 63) - 1
 
 
 def check(batch: memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
     """The header of `batch`, exactly one batch as a client sent it, if it may be stored."""
     if len(batch) < HEADER_SIZE:
-        raise Corrupt(f"{len(batch)} bytes are not a record batch")
+        raise InvalidRecord(_NOT_ONE_BATCH)
     header = read_header(batch)
-    if header.magic != MAGIC:
-        raise InvalidRecord(f"record batches must be of magic {MAGIC}, not {header.magic}")
-    if header.length != len(batch) - OVERHEAD:
-        if HEADER_SIZE - OVERHEAD <= header.length < len(batch) - OVERHEAD:
-            raise InvalidRecord("a produce request must hold exactly one record batch a partition")
-        raise Corrupt(f"a batch claims {header.length} bytes, {len(batch) - OVERHEAD} came")
+    if header.magic != MAGIC or header.length != len(batch) - OVERHEAD:
+        _refuse_frame(header)
     if len(batch) > config.max_message_bytes:
         raise TooLarge(f"the batch is {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}")
     if crc32c(batch[CRC_START:]) != header.crc:
@@ -70,6 +69,17 @@ def check(batch: memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
     elif header.count <= WALKED_RECORDS and not header.codec:
         check_records(header, batch[HEADER_SIZE:], require_key=False)
     return header
+
+
+def _refuse_frame(header: BatchHeader) -> NoReturn:
+    """What is wrong with the frame of a batch, with the code that Kafka has for it."""
+    if header.magic > MAGIC:
+        raise Corrupt(f"magic {header.magic} is unknown")
+    if header.magic < MAGIC:
+        raise InvalidRecord(f"record batches must be of magic {MAGIC}, not {header.magic}")
+    if header.length < HEADER_SIZE - OVERHEAD:
+        raise Corrupt(f"a batch claims {header.length} bytes, which is less than its header")
+    raise InvalidRecord(_NOT_ONE_BATCH)  # cut short, or followed by something
 
 
 def _check_fields(header: BatchHeader, size: int) -> None:

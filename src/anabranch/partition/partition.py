@@ -201,7 +201,7 @@ class Partition:
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client that knows another leader than this one; -1 knows none."""
-        if epoch < 0 or epoch == self.leader_epoch:
+        if epoch in (-1, self.leader_epoch):
             return
         if epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"leader epoch {epoch} is over, {self.leader_epoch} is current")

@@ -19,15 +19,16 @@ def epochs_of(folder: Path, *pairs: tuple[int, int]) -> LeaderEpochs:
 
 
 def test_the_picture_of_the_module(tmp_path: Path) -> None:
-    epochs = epochs_of(tmp_path, (0, 0), (1, 100), (3, 250))
-    assert [epochs.end_of(epoch, 400) for epoch in (0, 1, 2, 3, 9)] == [
-        (0, 100),
-        (1, 250),
-        (1, 250),
-        (3, 400),
-        (3, 400),
+    epochs = epochs_of(tmp_path, (1, 0), (2, 100), (4, 250))
+    assert [epochs.end_of(epoch, 400) for epoch in (0, 1, 2, 3, 4, 5)] == [
+        (0, 0),
+        (1, 100),
+        (2, 250),
+        (2, 250),
+        (4, 400),
+        UNKNOWN,
     ]
-    assert [epochs.epoch_of(offset) for offset in (0, 99, 100, 249, 250, 999)] == [0, 0, 1, 1, 3, 3]
+    assert [epochs.epoch_of(offset) for offset in (0, 99, 100, 249, 250, 999)] == [1, 1, 2, 2, 4, 4]
     assert epochs.end_of(-1, 400) == UNKNOWN
 
 
@@ -59,7 +60,7 @@ def test_truncation_at_the_start(tmp_path: Path) -> None:
     epochs = epochs_of(tmp_path, (0, 0), (1, 100), (3, 250))
     epochs.truncate_start(150)
     assert (epochs.epoch_of(149), epochs.epoch_of(150)) == (-1, 1)
-    assert epochs.end_of(0, 400) == UNKNOWN
+    assert epochs.end_of(0, 400) == (0, 150)
     epochs.truncate_start(250)
     assert epochs.epoch_of(250) == 3
 

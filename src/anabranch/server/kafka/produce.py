@@ -19,6 +19,7 @@ from anabranch.base.errors import (
     AnabranchError,
     Corrupt,
     DiskFull,
+    InvalidRecord,
     InvalidTransactionState,
     UnknownTopic,
     UnsupportedCompression,
@@ -26,7 +27,7 @@ from anabranch.base.errors import (
 from anabranch.base.seldom import Seldom
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
-from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL, read_header
+from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.records.record import MissingKeys
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Reply, RequestContext, api
@@ -68,6 +69,16 @@ def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
         if answer is not None:
             return answer
     request = read_produce(frame, at, ctx.version)
+    if _lacks_transactional_id(request):
+        code = ErrorCode.transactional_id_authorization_failed
+        return _answer(
+            request.acks,
+            ctx.version,
+            [
+                (topic.name, [_refused(part.partition, code, None) for part in topic.partitions])
+                for topic in request.topics
+            ],
+        )
     topics = [(topic.name, _targets(topic.name, topic.partitions, request, ctx)) for topic in request.topics]
     for _, targets in topics:
         for target in targets:
@@ -161,12 +172,34 @@ def _targets(
 def _check_request(records: memoryview | None, version: int) -> None:
     """What depends on the request rather than on the batch or its topic."""
     if records is None or len(records) < HEADER_SIZE:
-        raise Corrupt("a produce request must hold exactly one record batch a partition")
-    attributes = records[_ATTRIBUTES_LOW_BYTE]
-    if attributes & 7 == _ZSTD and version < 7:
+        raise InvalidRecord("a produce request must hold exactly one record batch a partition")
+    if records[_ATTRIBUTES_LOW_BYTE] & 7 == _ZSTD and version < 7:
         raise UnsupportedCompression("zstd needs version 7 of the produce request")
-    if attributes & TRANSACTIONAL and read_header(records).is_transactional:
+    if _is_transactional(records):
         raise InvalidTransactionState("no transaction is open for this producer and partition")
+
+
+def _is_transactional(records: memoryview | None) -> bool:
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and bool(records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL)
+    )
+
+
+def _lacks_transactional_id(request: ProduceRequest) -> bool:
+    """Transactional records and nobody to answer for them: Kafka refuses the whole request."""
+    return request.transactional_id is None and any(
+        _is_transactional(part.records) for topic in request.topics for part in topic.partitions
+    )
+
+
+def _all_refused(request: ProduceRequest) -> list[tuple[bytes, list[Produced]]]:
+    code = ErrorCode.transactional_id_authorization_failed
+    return [
+        (topic.name, [_refused(part.partition, code, None) for part in topic.partitions])
+        for topic in request.topics
+    ]
 
 
 def _stored(index: int, partition: Partition, appended: Appended) -> Produced:
