@@ -31,6 +31,13 @@ from servers import KAFKA_VERSION, ROOT, Kafka, Ours
 
 PARTS = ("matrix", "events", "topics")
 LOADED_RSS_MB = 120
+# The JVM compiles what is hot: a cold Kafka would flatter us.
+WARM_UP = (
+    "--mode produce --records 1000000 --size 100 --linger-ms 0 --delete-after",
+    "--mode produce --records 500000 --size 1000 --delete-after",
+    "--mode consume --records 1000000 --size 100 --delete-after",
+    "--mode single --records 10000 --size 100 --clients 4 --partitions 4 --delete-after",
+)
 
 
 def machine() -> dict[str, Any]:
@@ -74,8 +81,8 @@ def run_matrix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     reports = []
     try:
         with Ours(folder / "ours") as ours:
-            warm = ["--mode", "produce", "--records", "100000", "--delete-after"]
-            pairs.run_load(kafka, warm)  # the JVM compiles what is hot
+            for load in WARM_UP:
+                pairs.run_load(kafka, load.split())
             for row in rows:
                 report = pairs.measure(row, kafka, ours, args.rounds, args.share)
                 pairs.show(report)

@@ -52,7 +52,9 @@ def fetch(bootstrap: str, topic: str, records: int) -> None:
     got = 0
     deadline = time.monotonic() + 120
     while got < records and time.monotonic() < deadline:
-        got += sum(message.error() is None for message in consumer.consume(10_000, timeout=1))
+        got += sum(
+            message.error() is None for message in consumer.consume(min(10_000, records - got), timeout=1)
+        )
     consumer.close()
     if got < records:
         raise RuntimeError(f"{got} of {records} records")
