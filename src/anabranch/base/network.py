@@ -83,8 +83,18 @@ class Listener(Protocol):
         """Take no new connections; the open ones stay."""
 
 
+class SocketOptions(NamedTuple):
+    """How a listener's sockets are set up; -1 leaves a buffer to the operating system."""
+
+    backlog: int = 50
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+
 class Network(Protocol):
-    async def listen(self, host: str, port: int, factory: Callable[[], Peer], backlog: int) -> Listener: ...
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], Peer], options: SocketOptions
+    ) -> Listener: ...
 
 
 def _size(chunk: Chunk) -> int:
@@ -314,9 +324,18 @@ class _TcpListener:
 class TcpNetwork:
     """Real sockets on the running event loop."""
 
-    async def listen(self, host: str, port: int, factory: Callable[[], Peer], backlog: int) -> Listener:
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], Peer], options: SocketOptions
+    ) -> Listener:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: TcpLink(factory()), host, port, backlog=backlog, reuse_address=True
+            lambda: TcpLink(factory()), host, port, backlog=options.backlog, reuse_address=True
         )
+        for sock in server.sockets:  # accepted sockets inherit these
+            for option, size in (
+                (socket.SO_SNDBUF, options.send_buffer_bytes),
+                (socket.SO_RCVBUF, options.receive_buffer_bytes),
+            ):
+                if size >= 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
         return _TcpListener(server)

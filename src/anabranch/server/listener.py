@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from anabranch.base.budget import ByteBudget
-from anabranch.base.network import Listener, Network
+from anabranch.base.network import Listener, Network, SocketOptions
 from anabranch.server.connection import Connection
 from anabranch.server.framing import Buffers, Frames
 from anabranch.server.kafka.registry import Api
@@ -40,8 +40,9 @@ class KafkaListener:
 
     async def open(self, network: Network, host: str, port: int) -> tuple[str, int]:
         """Start to listen; the address taken."""
-        backlog = self.services.config.current.sockets.listen_backlog_size
-        self._listener = await network.listen(host, port, lambda: Connection(self, next(self._ids)), backlog)
+        told = self.services.config.current.sockets
+        options = SocketOptions(told.listen_backlog_size, told.send_buffer_bytes, told.receive_buffer_bytes)
+        self._listener = await network.listen(host, port, lambda: Connection(self, next(self._ids)), options)
         return self._listener.host, self._listener.port
 
     # --- what connections ask of their home
