@@ -1,0 +1,99 @@
+"""A segment's file: walks in pieces, whatever the batches' size; what a failed write leaves."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import Corrupt
+from anabranch.log import segment as segment_module
+from anabranch.log.config import LogConfig
+from anabranch.log.segment import Segment
+from anabranch.records.batch import place, read_header
+from tests.support.logs import START_MS, contents, fill, open_log_in, put, records
+
+
+def segment_of(folder: Path, *sizes: int, config: LogConfig | None = None, max_open: int = 100) -> Segment:
+    made = Segment.create(DirectDisk(max_open), folder, 0, config or LogConfig())
+    for offset, size in enumerate(sizes):
+        batch = records("x" * size)
+        place(batch, offset, 0)
+        made.append(batch, offset, START_MS + offset)
+    return made
+
+
+@pytest.mark.parametrize("piece", [61, 100, 128, 1000, 4 << 20])
+def test_walks_in_pieces_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(segment_module, "_PIECE_BYTES", piece)
+    monkeypatch.setattr(segment_module, "_SCAN_BYTES", piece)
+    sizes = [0, 1, 50, 500, 5000, 3, 900, 0]
+    made = segment_of(tmp_path, *sizes)
+    whole = list(made.whole_batches())
+    assert [place.header.base_offset for place, _ in whole] == list(range(len(sizes)))
+    assert b"".join(bytes(batch) for _, batch in whole) == made.file.path.read_bytes()
+    assert [p.header.base_offset for p in made.batches()] == list(range(len(sizes)))
+    start = whole[3][0].position
+    assert [p.header.base_offset for p, _ in made.whole_batches(start)] == list(range(3, len(sizes)))
+
+
+def test_a_walk_ends_at_what_is_not_a_batch(tmp_path: Path) -> None:
+    made = segment_of(tmp_path, 10, 10)
+    size = made.size
+    made.file.append(b"\x00" * 200)
+    assert len(list(made.whole_batches())) == 2
+    with pytest.raises(Corrupt):
+        list(made.batches())
+    made.file.truncate(size + 30)
+    assert len(list(made.whole_batches())) == 2
+
+
+def test_find_and_boundary_agree_with_a_scan(tmp_path: Path) -> None:
+    made = segment_of(
+        tmp_path, *[(i * 37) % 90 for i in range(80)], config=LogConfig(index_interval_bytes=300)
+    )
+    places = list(made.batches())
+    for wanted in range(80):
+        assert made.find(wanted) == places[wanted]
+    assert made.find(80) is None
+    ends = [p.position + p.header.size_bytes for p in places]
+    for start in range(0, 80, 9):
+        position = places[start].position
+        for max_bytes in (0, 70, 150, 1000, 1 << 20):
+            stop = made.boundary(position, max_bytes, made.size)
+            assert stop == position or stop in ends
+            assert stop - position <= max_bytes
+            fits = [end for end in ends if position < end <= position + max_bytes]
+            assert (stop > position) == bool(fits)
+
+
+def test_a_batch_that_could_not_be_indexed_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log_in(tmp_path, index_interval_bytes=0)
+    fill(log, "ab")
+
+    def fail(*values: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(type(log.active.offset_index), "append", fail)
+    with pytest.raises(OSError, match="broken"):
+        put(log, records("c"))
+    monkeypatch.undo()
+    assert put(log, records("d")) == 2
+    assert contents(log) == [(0, b"a"), (1, b"b"), (2, b"d")]
+
+
+def test_renamed_files_are_read_under_their_new_name(tmp_path: Path) -> None:
+    made = segment_of(tmp_path, 10, 20, config=LogConfig(index_interval_bytes=0), max_open=1)
+    made.seal()
+    made.rename(".deleted")
+    assert sorted(os.listdir(tmp_path)) == [
+        f"{0:020d}{kind}.deleted" for kind in (".index", ".log", ".timeindex")
+    ]
+    found = made.find(1)
+    assert found is not None
+    assert read_header(made.file.pread(61, found.position)).base_offset == 1
+    made.remove(".deleted")
+    assert os.listdir(tmp_path) == []
