@@ -6,7 +6,9 @@
     v9        flexible: compact lengths, tagged fields
     v13       topics by id
 
-The records stay a view into the frame.  Whatever the bytes claim, what is given out lies inside it.
+The records stay a view into the frame.  Whatever the bytes claim, what is given out lies inside it, and
+a request that names more than `MAX_ITEMS` topics and partitions is none: empty ones would turn a byte
+on the wire into fifty in memory.
 """
 
 import struct
@@ -22,6 +24,8 @@ _ACKS = struct.Struct(">hi")
 _PLACED = struct.Struct(">ihqq")
 _LONG = struct.Struct(">q")
 _ONE_PARTITION = struct.Struct(">ihqqq")
+MAX_ITEMS = 50_000
+_MAX_TAGS = 16  # of one item; there is none yet that has any
 _NOT_THROTTLED = bytes(4)
 _NONE_TAGGED = b"\0"
 
@@ -85,12 +89,16 @@ def _read_legacy(frame: memoryview, at: int) -> ProduceRequest:
     (topic_count,) = _INT.unpack_from(frame, at + 6)
     at += 10
     topics = []
+    items = topic_count
     for _ in range(topic_count):
         (size,) = _SHORT.unpack_from(frame, at)
         name = bytes(_cut(frame, at + 2, size))
         at += 2 + size
         (partition_count,) = _INT.unpack_from(frame, at)
         at += 4
+        items += partition_count
+        if items > MAX_ITEMS:
+            raise Corrupt(f"a produce request claims {items} topics and partitions")
         partitions = []
         for _ in range(partition_count):
             index, size = _TWO_INTS.unpack_from(frame, at)
@@ -122,6 +130,8 @@ def read_varint(frame: memoryview, at: int) -> tuple[int, int]:
 
 def _skip_tags(frame: memoryview, at: int) -> int:
     count, at = read_varint(frame, at)
+    if count > _MAX_TAGS:
+        raise Corrupt(f"an item claims {count} tagged fields")
     for _ in range(count):
         _, at = read_varint(frame, at)
         size, at = read_varint(frame, at)
@@ -139,6 +149,7 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> ProduceRequest:
     acks, timeout_ms = _ACKS.unpack_from(frame, at)
     topic_count, at = read_varint(frame, at + 6)
     topics = []
+    items = topic_count
     for _ in range(topic_count - 1):
         if version >= 13:
             size = 16
@@ -147,6 +158,9 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> ProduceRequest:
             size -= 1
         name = bytes(_cut(frame, at, size))
         partition_count, at = read_varint(frame, at + size)
+        items += partition_count
+        if items > MAX_ITEMS:
+            raise Corrupt(f"a produce request claims {items} topics and partitions")
         partitions = []
         for _ in range(partition_count - 1):
             (index,) = _INT.unpack_from(frame, at)

@@ -1,0 +1,174 @@
+"""The codecs written by hand, against kio's writer and reader at every version."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial import entity_reader
+
+from anabranch.base.network import Chunk, FileRange
+from anabranch.wire.kafka.fetch import Fetched, write_fetched
+from anabranch.wire.kafka.produce import Produced, RecordError, read_produce, write_produced
+from anabranch.wire.kafka.schema import ErrorCode, request_schema, response_schema
+from tests.unit.records.strategies import seeded
+from tests.wire.kafka_messages import entity_of, plain, whole, written
+
+PRODUCE, FETCH = 0, 1
+PRODUCE_VERSIONS = range(3, 14)
+FETCH_VERSIONS = range(4, 19)
+BY_ID = 13
+
+NAMES = st.text(max_size=20)
+TEXTS = st.none() | st.text(max_size=60)
+CODES = st.sampled_from(list(ErrorCode)).map(int)
+
+
+# --- produce
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@seeded(60)
+@given(data=st.data())
+def test_produce_requests_are_read_as_kio_wrote_them(version: int, data: st.DataObject) -> None:
+    entity = data.draw(entity_of(request_schema(PRODUCE, version)))
+    got = read_produce(memoryview(b"head" + written(entity)), 4, version)
+    assert got.transactional_id == entity.transactional_id
+    assert (got.acks, got.timeout_ms) == (entity.acks, plain(entity.timeout))
+    assert len(got.topics) == len(entity.topic_data)
+    for topic, meant in zip(got.topics, entity.topic_data, strict=True):
+        if version >= BY_ID:
+            assert topic.name == (meant.topic_id or UUID(int=0)).bytes
+        else:
+            assert topic.name == meant.name.encode()
+        told = [(p.partition, None if p.records is None else bytes(p.records)) for p in topic.partitions]
+        assert told == [(p.index, p.records) for p in meant.partition_data]
+
+
+@st.composite
+def produced(draw: Any) -> Produced:
+    return Produced(
+        draw(whole(32)),
+        draw(CODES),
+        draw(whole(64)),
+        draw(st.integers(-1, 1 << 43)),  # a time that kio can say
+        draw(whole(64)),
+        draw(TEXTS),
+        tuple(RecordError(*draw(st.tuples(whole(32), TEXTS))) for _ in range(draw(st.integers(0, 3)))),
+    )
+
+
+def topics_of(version: int, item: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, list[Any]]]]:
+    name = st.uuids() if version >= BY_ID else NAMES
+    return st.lists(st.tuples(name, st.lists(item, max_size=3)), max_size=3)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@seeded(60)
+@given(data=st.data())
+def test_produce_answers_are_read_by_kio(version: int, data: st.DataObject) -> None:
+    topics = data.draw(topics_of(version, produced()))
+    named = [(name.bytes if isinstance(name, UUID) else name.encode(), parts) for name, parts in topics]
+    answer = read_whole(PRODUCE, version, write_produced(version, named))
+    assert len(answer.responses) == len(topics)
+    for got, (name, partitions) in zip(answer.responses, topics, strict=True):
+        assert (got.topic_id or UUID(int=0)) == name if version >= BY_ID else got.name == name
+        for part, meant in zip(got.partition_responses, partitions, strict=True):
+            assert (part.index, int(part.error_code)) == (meant.partition, meant.error_code)
+            assert part.base_offset == meant.base_offset
+            assert append_time_of(part) == meant.append_time_ms
+            if version >= 5:
+                assert part.log_start_offset == meant.log_start
+            if version >= 8:
+                assert part.error_message == meant.message
+                told = [(e.batch_index, e.batch_index_error_message) for e in part.record_errors]
+                assert told == [tuple(error) for error in meant.record_errors]
+
+
+def append_time_of(part: Any) -> int:
+    return -1 if part.log_append_time is None else round(part.log_append_time.timestamp() * 1000)
+
+
+# --- fetch
+
+
+class Records:
+    """Stands for a file: what a range of it holds can be told from where it is."""
+
+    def read(self, part: FileRange) -> bytes:
+        return bytes((part.position + i) % 251 for i in range(part.size))
+
+
+RECORDS: Any = Records()
+
+
+@st.composite
+def fetched(draw: Any) -> Fetched:
+    ranges = st.builds(FileRange, st.just(RECORDS), st.integers(0, 1000), st.integers(1, 300))
+    pairs = st.lists(st.tuples(whole(64), whole(64)), max_size=3)
+    return Fetched(
+        draw(whole(32)),
+        draw(CODES),
+        draw(whole(64)),
+        draw(whole(64)),
+        draw(whole(64)),
+        draw(st.none() | pairs),
+        draw(st.none() | ranges),
+        draw(st.none() | st.tuples(whole(32), whole(64))),
+    )
+
+
+def joined(chunks: list[Chunk]) -> bytes:
+    return b"".join(RECORDS.read(c) if isinstance(c, FileRange) else bytes(c) for c in chunks)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@seeded(60)
+@given(data=st.data())
+def test_fetch_answers_are_read_by_kio(version: int, data: st.DataObject) -> None:
+    topics = data.draw(topics_of(version, fetched()))
+    code, session = data.draw(CODES), data.draw(whole(32))
+    chunks = write_fetched(version, code, session, topics)
+    assert sum(isinstance(chunk, FileRange) for chunk in chunks) == sum(
+        part.records is not None for _, parts in topics for part in parts
+    )
+    answer = read_whole(FETCH, version, joined(chunks))
+    if version >= 7:
+        assert (int(answer.error_code), answer.session_id) == (code, session)
+    for got, (name, partitions) in zip(answer.responses, topics, strict=True):
+        assert (got.topic_id or UUID(int=0)) == name if version >= BY_ID else got.topic == name
+        for part, meant in zip(got.partitions, partitions, strict=True):
+            assert_fetched(part, meant, version)
+
+
+def assert_fetched(part: Any, meant: Fetched, version: int) -> None:
+    assert (part.partition_index, int(part.error_code)) == (meant.partition, meant.error_code)
+    assert (part.high_watermark, part.last_stable_offset) == (meant.high_watermark, meant.last_stable)
+    if version >= 5:
+        assert part.log_start_offset == meant.log_start
+    if version >= 11:
+        assert part.preferred_read_replica == -1
+    aborted = part.aborted_transactions
+    told = None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted]
+    assert told == meant.aborted
+    assert (part.records or b"") == (b"" if meant.records is None else RECORDS.read(meant.records))
+    assert part.records is not None, "clients expect empty records, not none"
+    if version >= 12:
+        told = (part.diverging_epoch.epoch, part.diverging_epoch.end_offset)
+        assert told == ((-1, -1) if meant.diverging is None else meant.diverging)
+
+
+# --- both
+
+
+def read_whole(key: int, version: int, body: bytes) -> Any:
+    """The answer, which starts with the header's tags; kio must use every byte."""
+    schema = response_schema(key, version)
+    at = 0
+    if schema.__header_schema__.__flexible__:
+        assert body[0] == 0
+        at = 1
+    answer, size = entity_reader(schema)(body, at)
+    assert at + size == len(body)
+    return answer
