@@ -17,7 +17,7 @@ import uvloop
 
 from anabranch.base import network
 from anabranch.base.disk import DirectDisk, File
-from anabranch.base.network import FileRange, Link, TcpNetwork
+from anabranch.base.network import FileRange, Link, SocketOptions, TcpNetwork
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
@@ -62,7 +62,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
         async def whole() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-            (await TcpNetwork().listen("127.0.0.1", 0, Upper, 1)).close()  # libuv keeps one in reserve
+            (await TcpNetwork().listen("127.0.0.1", 0, Upper, SocketOptions(1))).close()  # libuv keeps one in reserve
             await asyncio.sleep(0.01)
             before = len(os.listdir("/proc/self/fd"))
             await scenario()
@@ -95,7 +95,7 @@ async def connected(small: bool = False) -> AsyncIterator[tuple[Upper, socket.so
         peers.append(Upper())
         return peers[-1]
 
-    listener = await TcpNetwork().listen("127.0.0.1", 0, factory, 10)
+    listener = await TcpNetwork().listen("127.0.0.1", 0, factory, SocketOptions(10))
     client = socket.socket()
     if small:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -394,7 +394,7 @@ def test_a_link_that_cannot_be_opened_is_closed(run: Run, monkeypatch: pytest.Mo
             peers.append(Upper())
             return peers[-1]
 
-        listener = await TcpNetwork().listen("127.0.0.1", 0, factory, 10)
+        listener = await TcpNetwork().listen("127.0.0.1", 0, factory, SocketOptions(10))
         dup = os.dup
 
         def none_left(fd: int) -> int:
@@ -439,7 +439,7 @@ def test_aborted_as_soon_as_it_opens(run: Run) -> None:
             peers.append(Refusing())
             return peers[-1]
 
-        listener = await TcpNetwork().listen("127.0.0.1", 0, factory, 10)
+        listener = await TcpNetwork().listen("127.0.0.1", 0, factory, SocketOptions(10))
         client = socket.create_connection((listener.host, listener.port))
         with suppress(ConnectionError):
             client.sendall(b"hello")
@@ -454,7 +454,7 @@ def test_aborted_as_soon_as_it_opens(run: Run) -> None:
 def test_a_closed_listener_takes_nobody_and_keeps_those_it_has(run: Run) -> None:
     async def scenario() -> None:
         async with connected() as (peer, client):
-            other = await TcpNetwork().listen("127.0.0.1", 0, Upper, 10)
+            other = await TcpNetwork().listen("127.0.0.1", 0, Upper, SocketOptions(10))
             other.close()
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((other.host, other.port))
