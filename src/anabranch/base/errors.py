@@ -138,6 +138,14 @@ class Throttled(Unavailable):
     """Too early or too much; the limit is the caller's own."""
 
 
+class CoordinatorLoading(Unavailable):
+    """The coordinator is reading its state back; ask again shortly."""
+
+
+class CoordinatorNotAvailable(Unavailable):
+    """There is no coordinator yet; ask again shortly."""
+
+
 class DiskFull(Unavailable): ...
 
 

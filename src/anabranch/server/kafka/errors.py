@@ -48,6 +48,8 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.Unavailable: ErrorCode.request_timed_out,
     errors.TimedOut: ErrorCode.request_timed_out,
     errors.Throttled: ErrorCode.throttling_quota_exceeded,
+    errors.CoordinatorLoading: ErrorCode.coordinator_load_in_progress,
+    errors.CoordinatorNotAvailable: ErrorCode.coordinator_not_available,
     errors.DiskFull: ErrorCode.kafka_storage_error,
     errors.DiskFailed: ErrorCode.kafka_storage_error,
     OSError: ErrorCode.kafka_storage_error,  # what the disk said, as it said it

@@ -1,0 +1,73 @@
+"""What a coordinator decides: records to write, answers to give, timers to set.
+
+A decision is a plain function of the state and an event.  It changes nothing that a restart must
+find again; it says what should be written, and the state follows when that is in the log:
+
+    event ─> decision ─> Effects ─┬─ records ──> log ──┬─ in the log: replay, `then`; acknowledged: `replies`
+                                  │                    └─ failed: `otherwise`
+                                  └─ timers
+
+`Shard.replay` applies a record, live and after a restart alike, so what was rebuilt is what was.  What
+a restart may forget (who waits for a join, when a member was last heard of) is changed in `then`.
+
+A token stands for a request that waits for its answer.  Any decision may answer any token.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, Protocol
+
+Answer = dict[str, Any]
+Token = Hashable
+
+
+class KeyValue(NamedTuple):
+    """A record of an internal topic; `value` None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Effects:
+    __slots__ = ("otherwise", "records", "replies", "then", "timers")
+
+    def __init__(self) -> None:
+        self.records: list[KeyValue] = []
+        self.then: list[Callable[[], None]] = []
+        self.replies: list[tuple[Token, Answer]] = []
+        self.otherwise: list[tuple[Token, Answer]] = []
+        self.timers: dict[Hashable, int | None] = {}
+
+    def write(self, key: bytes, value: bytes | None) -> None:
+        self.records.append(KeyValue(key, value))
+
+    def reply(self, token: Token, answer: Answer) -> None:
+        """Answer `token` once the records are written."""
+        self.replies.append((token, answer))
+
+    def reply_if_lost(self, token: Token, answer: Answer) -> None:
+        """Answer `token` so if the records could not be written."""
+        self.otherwise.append((token, answer))
+
+    def after(self, change: Callable[[], None]) -> None:
+        """Change what need not survive a restart, once the records are written."""
+        self.then.append(change)
+
+    def at(self, timer: Hashable, time_ms: int) -> None:
+        """Have `Shard.timeout(timer)` called at `time_ms`, and at no other time."""
+        self.timers[timer] = time_ms
+
+    def cancel(self, timer: Hashable) -> None:
+        self.timers[timer] = None
+
+
+class Shard(Protocol):
+    """The state of one partition of an internal topic, and what is decided over it."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply a record.  One of an unknown kind is passed over."""
+
+    def loaded(self, now_ms: int) -> Effects:
+        """Every record has been replayed: set the timers that should be running."""
+
+    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
+        """A timer has come."""
