@@ -1,0 +1,98 @@
+"""A host of partitions with its upkeep, without sockets or waiting: rounds are called, time is moved.
+
+    hosted = Hosted(folder)
+    orders = hosted.topic("orders", retention_ms=1000)
+    hosted.put(orders, "a", "b")
+    await hosted.upkeep.look()
+
+`restart` stops it, cleanly or not, and starts it again on the same folder.
+"""
+
+import uuid
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from anabranch.base.disk import DirectDisk, Disk
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.log.config import LogConfig
+from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
+from anabranch.partition.host import PartitionHost
+from anabranch.partition.partition import Partition
+from anabranch.partition.upkeep import Upkeep
+from tests.support.logs import SetClock, records
+
+
+@dataclass(frozen=True)
+class Told:
+    upkeep: UpkeepConfig = field(default_factory=UpkeepConfig)
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    producers: ProducerStateConfig = field(default_factory=ProducerStateConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+
+class Config:
+    def __init__(self) -> None:
+        self.current = Told()
+
+    def tell(self, **sections: Any) -> None:
+        self.current = replace(self.current, **sections)
+
+
+class Hosted:
+    def __init__(self, data: Path, disk: Disk | None = None) -> None:
+        self.data = data
+        self.disk = disk or DirectDisk()
+        self.clock = SetClock()
+        self.config = Config()
+        self._topics: dict[str, tuple[uuid.UUID, int, LogConfig]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.host = PartitionHost(self.disk, self.clock, self.data, BrokerId(1))
+        for name, (topic_id, count, config) in self._topics.items():
+            self.host.add_topic(TopicName.from_kafka(name), topic_id, count, config)
+        self.upkeep = Upkeep(self.host, self.disk, self.clock, self.config)
+        self.host.recover()
+
+    async def restart(self, *, clean: bool = True) -> None:
+        if clean:
+            await self.upkeep.stop()
+            self.host.close()
+        else:
+            self.kill()
+        self._begin()
+
+    def kill(self) -> None:
+        for _, partition in self.host.open_partitions():
+            for segment in partition.log.segments:
+                segment.close()
+        self.upkeep._threads.shutdown()
+
+    def topic(self, name: str, partitions: int = 1, **config: Any) -> str:
+        made = (uuid.uuid4(), partitions, LogConfig(**config))
+        self._topics[name] = made
+        self.host.add_topic(TopicName.from_kafka(name), *made)
+        return name
+
+    def configure(self, name: str, **config: Any) -> None:
+        topic_id, count, _ = self._topics[name]
+        self._topics[name] = (topic_id, count, LogConfig(**config))
+        self.host.configure_topic(TopicName.from_kafka(name), self._topics[name][2])
+
+    def remove(self, name: str) -> None:
+        del self._topics[name]
+        self.host.remove_topic(TopicName.from_kafka(name))
+
+    def partition(self, name: str, index: int = 0) -> Partition:
+        return self.host.partition(name, index)
+
+    def put(self, name: str, *values: str, index: int = 0, **fields: Any) -> Partition:
+        """Append one batch, as a client would."""
+        partition = self.partition(name, index)
+        fields.setdefault("timestamp", self.clock.ms)
+        partition.append(memoryview(records(*values, **fields)), -1)
+        return partition
+
+    def files(self, ending: str) -> list[str]:
+        return sorted(path.name for path in self.data.rglob(f"*{ending}"))

@@ -1,0 +1,335 @@
+"""Upkeep on a host without sockets: who is looked at, what is synced, kept, written down, removed."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.base.errors import DiskFailed
+from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_offsets
+from anabranch.log.config_broker import ProducerStateConfig
+from anabranch.partition import upkeep as upkeep_module
+from anabranch.partition.folders import CLEAN_STOP
+from tests.support.crashing_disk import FailingDisk
+from tests.support.hosted import Hosted
+from tests.support.logs import contents, records
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+async def hosted(tmp_path: Path) -> AsyncIterator[Hosted]:
+    made = Hosted(tmp_path, FailingDisk())
+    yield made
+    made.kill()
+
+
+async def settle(hosted: Hosted) -> None:
+    """Let background syncs come to their end."""
+    while hosted.upkeep._syncing:
+        await asyncio.gather(*hosted.upkeep._syncing.values())
+
+
+# --- syncing
+
+
+async def test_sealed_segments_are_synced_and_the_recovery_point_moves(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150)
+    for value in "abcde":
+        partition = hosted.put("orders", value)
+    await hosted.upkeep.look()
+    await settle(hosted)
+    assert partition.log.recovery_point == partition.log.active.base_offset == 4
+    await hosted.upkeep.look()
+    assert not hosted.upkeep._syncing
+
+
+async def test_without_a_policy_the_active_segment_is_the_systems(hosted: Hosted) -> None:
+    hosted.topic("orders")
+    partition = hosted.put("orders", "a")
+    for _ in range(3):
+        await hosted.upkeep.look()
+        hosted.clock.advance(HOUR_MS)
+    await settle(hosted)
+    assert partition.log.recovery_point == 0
+    assert isinstance(hosted.disk, FailingDisk)
+    assert hosted.disk.syncs == 0
+
+
+async def test_flush_ms(hosted: Hosted) -> None:
+    hosted.topic("orders", flush_ms=5000)
+    partition = hosted.put("orders", "a")
+    await hosted.upkeep.look()
+    hosted.clock.advance(2900)
+    await hosted.upkeep.look()
+    await settle(hosted)
+    assert partition.log.recovery_point == 0
+    hosted.clock.advance(1200)
+    await hosted.upkeep.look()
+    await settle(hosted)
+    assert partition.log.recovery_point == 1
+    hosted.clock.advance(HOUR_MS)
+    await hosted.upkeep.look()
+    assert not hosted.upkeep._syncing, "nothing was written since"
+
+
+async def test_a_short_flush_ms_makes_it_look_more_often(hosted: Hosted) -> None:
+    assert hosted.upkeep._look_ms() == 1000
+    hosted.topic("orders", flush_ms=100)
+    hosted.put("orders", "a")
+    await hosted.upkeep.look()
+    assert hosted.upkeep._look_ms() == 50
+    hosted.configure("orders")
+    await hosted.upkeep.look()
+    assert hosted.upkeep._look_ms() == 1000
+
+
+async def test_flush_messages_holds_the_acknowledgement_back(hosted: Hosted) -> None:
+    hosted.topic("orders", flush_messages=2)
+    partition = hosted.partition("orders")
+    first = hosted.put("orders", "a")
+    assert first.log.recovery_point == 0
+    appended = partition.append(memoryview(records("b", timestamp=hosted.clock.ms)), -1)
+    assert appended.acknowledged is not None
+    await appended.acknowledged
+    assert partition.log.recovery_point == 2
+
+
+async def test_a_disk_that_fails_to_sync_ends_it(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150)
+    running = asyncio.create_task(hosted.upkeep.run())
+    await asyncio.sleep(0)
+    assert isinstance(hosted.disk, FailingDisk)
+    hosted.disk.sync_error = OSError(errno.EIO, "broken")
+    for value in "abc":
+        hosted.put("orders", value)
+    await hosted.upkeep.look()
+    with pytest.raises(DiskFailed):
+        await running
+    hosted.disk.sync_error = None
+    with pytest.raises(DiskFailed):
+        await hosted.upkeep.stop()
+    assert not (hosted.data / CLEAN_STOP).exists()
+
+
+# --- stopping, checkpoints
+
+
+async def test_a_clean_stop_makes_everything_durable_and_says_so(hosted: Hosted) -> None:
+    hosted.topic("orders", 2)
+    hosted.put("orders", "a", "b")
+    hosted.put("orders", "c", index=1)
+    hosted.partition("orders").trim(1)
+    await hosted.upkeep.stop()
+    hosted.host.close()
+    assert read_offsets(hosted.disk, hosted.data / RECOVERY_POINTS) == {("orders", 0): 2, ("orders", 1): 1}
+    assert read_offsets(hosted.disk, hosted.data / LOG_STARTS) == {("orders", 0): 1}
+    assert (hosted.data / CLEAN_STOP).exists()
+
+
+async def test_log_starts_and_records_are_there_after_a_restart(hosted: Hosted) -> None:
+    hosted.topic("orders")
+    for value in "abc":
+        hosted.put("orders", value)
+    hosted.partition("orders").trim(2)
+    await hosted.restart()
+    partition = hosted.partition("orders")
+    assert (partition.log_start, contents(partition.log)) == (2, [(2, b"c")])
+    assert partition.log.recovery_point == 3
+
+
+async def test_points_are_written_only_when_they_moved(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150)
+    path = hosted.data / RECOVERY_POINTS
+    await hosted.upkeep._save_recovery_points()
+    assert not path.exists()
+    for value in "abc":
+        hosted.put("orders", value)
+    await hosted.upkeep.look()
+    await settle(hosted)
+    await hosted.upkeep._save_recovery_points()
+    assert read_offsets(hosted.disk, path) == {("orders", 0): 2}
+    path.unlink()
+    await hosted.upkeep._save_recovery_points()
+    assert not path.exists()
+
+
+async def test_a_deleted_topic_leaves_no_points(hosted: Hosted) -> None:
+    hosted.topic("orders")
+    hosted.put("orders", "a")
+    hosted.partition("orders").trim(1)
+    await hosted.upkeep.look()
+    await hosted.upkeep._save_log_starts()
+    hosted.remove("orders")
+    await hosted.upkeep.look()
+    await hosted.upkeep._save_log_starts()
+    await hosted.upkeep._save_recovery_points()
+    assert read_offsets(hosted.disk, hosted.data / LOG_STARTS) == {}
+    assert read_offsets(hosted.disk, hosted.data / RECOVERY_POINTS) == {}
+
+
+# --- retention
+
+
+async def test_old_segments_go_and_their_files_after_a_while(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150, retention_ms=HOUR_MS, file_delete_delay_ms=1000)
+    for value in "abcdef":
+        partition = hosted.put("orders", value)
+        hosted.clock.advance(HOUR_MS // 2)
+    await hosted.upkeep.look()
+    await hosted.upkeep._aging.round()
+    assert (partition.log_start, contents(partition.log)) == (4, [(4, b"e"), (5, b"f")])
+    assert len(hosted.files(".log.deleted")) == 2
+    await hosted.upkeep._removal.round()
+    assert len(hosted.files(".log.deleted")) == 2
+    hosted.clock.advance(1000)
+    await hosted.upkeep._removal.round()
+    assert hosted.files(".deleted") == []
+
+
+async def test_a_log_is_looked_at_again_when_it_comes_of_age_and_not_before(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.topic("orders", segment_bytes=150, retention_ms=HOUR_MS)
+    for value in "abc":
+        partition = hosted.put("orders", value)
+    await hosted.upkeep.look()
+    await hosted.upkeep._aging.round()
+    looked: list[object] = []
+    really = hosted.upkeep._aging._check
+    monkeypatch.setattr(hosted.upkeep._aging, "_check", lambda each: (looked.append(each), really(each)))
+    for _ in range(10):
+        hosted.clock.advance(HOUR_MS // 10)
+        await hosted.upkeep.look()
+        await hosted.upkeep._aging.round()
+    assert looked == []
+    hosted.clock.advance(1)
+    await hosted.upkeep._aging.round()
+    assert looked == [partition]
+    assert partition.log_start == 3, "the active segment is too old as well"
+
+
+async def test_trimmed_segments_go_whatever_the_policy(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150, cleanup_policy=("compact",))
+    for value in "abcde":
+        partition = hosted.put("orders", value, keys=["k"])
+    partition.trim(3)
+    await hosted.upkeep.look()
+    await hosted.upkeep._aging.round()
+    assert partition.log.segments[0].base_offset == 2
+
+
+async def test_logs_that_nobody_opened_age_too(hosted: Hosted) -> None:
+    hosted.topic("old", 20, segment_bytes=150, retention_ms=HOUR_MS)
+    hosted.topic("young", 1, retention_ms=10 * HOUR_MS)
+    for index in range(0, 20, 2):
+        for value in "abc":
+            hosted.put("old", value, index=index)
+    hosted.put("young", "a")
+    await hosted.restart()
+    await hosted.upkeep._aging.round()
+    assert list(hosted.host.open_partitions()) == []
+    hosted.clock.advance(HOUR_MS + 1)
+    await hosted.upkeep._aging.round()
+    assert sorted(partition.index for _, partition in hosted.host.open_partitions()) == list(range(0, 20, 2))
+    assert all(partition.log_start == 3 for _, partition in hosted.host.open_partitions())
+    hosted.configure("young", retention_ms=1)
+    await hosted.upkeep._aging.round()
+    await hosted.upkeep._aging.round()
+    assert hosted.partition("young").log_start == 1
+
+
+async def test_a_timestamp_in_the_future_is_said_once(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosted.topic("orders", retention_ms=1000, message_timestamp_after_max_ms=HOUR_MS)
+    partition = hosted.put("orders", "a", timestamp=hosted.clock.ms + HOUR_MS)
+    for _ in range(3):
+        hosted.put("orders", "b")
+        await hosted.upkeep.look()
+        await hosted.upkeep._aging.round()
+    assert caplog.text.count("in the future") == 1
+    assert partition.log_start == 0
+
+
+# --- the rest
+
+
+async def test_silent_producers_are_forgotten(hosted: Hosted) -> None:
+    hosted.config.tell(producers=ProducerStateConfig(expiration_ms=1000))
+    hosted.topic("orders")
+    partition = hosted.put("orders", "a", producer_id=5, producer_epoch=0, base_sequence=0)
+    hosted.clock.advance(900)
+    await hosted.upkeep._expire_producers()
+    assert len(partition.log.producers) == 1
+    hosted.clock.advance(200)
+    await hosted.upkeep._expire_producers()
+    assert len(partition.log.producers) == 0
+
+
+async def test_folders_of_deleted_topics_go(hosted: Hosted) -> None:
+    hosted.topic("orders", 3)
+    hosted.put("orders", "a", index=1)
+    hosted.remove("orders")
+    assert len(list((hosted.data / "deleted").iterdir())) == 1
+    await hosted.upkeep._removal.round()
+    assert len(list((hosted.data / "deleted").iterdir())) == 1
+    hosted.clock.advance(60_000)
+    await hosted.upkeep._removal.round()
+    assert list((hosted.data / "deleted").iterdir()) == []
+
+
+async def test_what_the_last_run_had_no_time_to_remove(hosted: Hosted) -> None:
+    (hosted.data / "deleted" / "abc").mkdir(parents=True)
+    running = asyncio.create_task(hosted.upkeep.run())
+    await asyncio.sleep(0)
+    hosted.clock.advance(60_000)
+    await hosted.upkeep._removal.round()
+    assert list((hosted.data / "deleted").iterdir()) == []
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_untouched_log_costs_nothing(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosted.topic("orders", 500, retention_ms=HOUR_MS)
+    for index in range(500):
+        hosted.partition("orders", index)
+    await hosted.upkeep.look()
+    await hosted.upkeep._aging.round()
+
+    def touched(*_: object) -> None:
+        raise AssertionError("somebody looked at an idle log")
+
+    monkeypatch.setattr(hosted.upkeep, "_look_at", touched)
+    monkeypatch.setattr(hosted.upkeep._aging, "_check", touched)
+    for _ in range(5):
+        hosted.clock.advance(600_000)
+        await hosted.upkeep.look()
+        await hosted.upkeep._aging.round()
+        await hosted.upkeep._clean()
+
+
+async def test_a_round_that_fails_is_tried_again_later_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    class Enough(BaseException):
+        pass
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 7:
+            raise Enough
+
+    failures = [OSError("disk"), ValueError("bug"), DiskFailed("x"), None, OSError("again"), None]
+
+    async def work() -> None:
+        failure = failures.pop(0)
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(upkeep_module.asyncio, "sleep", sleep)
+    with pytest.raises(Enough):
+        await upkeep_module._repeat("work", work, lambda: 60_000, 500)
+    assert waits == [0.5, 1.0, 2.0, 4.0, 60.0, 1.0, 60.0]
