@@ -1,0 +1,66 @@
+"""What a shard of groups is made of: parts, a file a protocol, over groups they share.
+
+    GroupShard ─┬─ offsets    CommittedOffsets  what groups have committed         keys 0, 1
+                ├─ classic    ClassicGroups     Join, Sync, Heartbeat, Leave       key 2
+                └─ consumer   ConsumerGroups    KIP-848                            keys 3-8, 16
+
+A part owns the records whose key begins with one of its versions (the int16 that every key of
+`__consumer_offsets` begins with) and the timers whose key is a tuple that begins with its name.  Groups
+are in one dictionary by id, whatever their protocol: a group has one, and may change it.
+"""
+
+from collections.abc import Callable, Hashable
+from random import Random
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from anabranch.groups.config import GroupConfig
+from anabranch.groups.effects import Effects
+
+
+class Part(Protocol):
+    """One protocol's share of a shard."""
+
+    name: str
+    key_versions: frozenset[int]
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply a record of one of `key_versions`."""
+
+    def loaded(self, effects: Effects, now_ms: int) -> None:
+        """Every record has been replayed: set the timers that should be running."""
+
+    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
+        """A timer whose key begins with `name` has come."""
+
+
+class TopicFacts(NamedTuple):
+    """What groups need to know of a topic."""
+
+    name: str
+    topic_id: UUID
+    partition_racks: tuple[frozenset[str], ...]
+    """For each partition the racks that hold a replica, as far as they are known."""
+
+    @property
+    def num_partitions(self) -> int:
+        return len(self.partition_racks)
+
+
+class Topics(Protocol):
+    """The cluster's topics as groups see them; passed in, since the cluster stands above."""
+
+    def by_name(self, name: str) -> TopicFacts | None: ...
+
+    def by_id(self, topic_id: UUID) -> TopicFacts | None: ...
+
+    def names(self) -> frozenset[str]:
+        """Every topic; the same object for as long as there are no others."""
+
+
+class Surroundings(NamedTuple):
+    """What a part may look at besides its own state."""
+
+    config: Callable[[], GroupConfig]
+    topics: Topics
+    chance: Random
