@@ -62,7 +62,7 @@ class Handles:
 
 
 class File:
-    """One file on a real disk.  One that is not there is created when first written or read."""
+    """One file on a real disk.  One that was not there is created when first written or read."""
 
     __slots__ = ("_fd", "_handles", "path", "size")
 
@@ -77,7 +77,9 @@ class File:
         if self._fd < 0:
             if self._fd == _CLOSED:  # the path may be another's by now
                 raise OSError(errno.EBADF, "the file is closed", str(self.path))
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # One that had something in it and is gone now was taken away, and is not made anew.
+            create = 0 if self.size else os.O_CREAT
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | create, 0o644)
             self._handles.opened(self)
         else:
             self._handles.used(self)

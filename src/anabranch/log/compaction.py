@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.base.disk import Buffer, Disk
-from anabranch.base.errors import Corrupt, TooLarge
+from anabranch.base.errors import Corrupt, NotFound, TooLarge
 from anabranch.log import compaction_swap, transactions
 from anabranch.log.compaction_fates import Fates
 from anabranch.log.compaction_filter import UNREADABLE, BatchFilter, LastWrite, Rules, check, marker_of
@@ -100,6 +100,9 @@ def compact(
         segment_index_bytes=job.segment_index_bytes, index_interval_bytes=job.index_interval_bytes
     )
     tally = _Tally(spend)
+    for base in job.bases:
+        if not disk.exists(segment_file(folder, base, LOG)):
+            raise NotFound(f"the segment {base} of {folder} is gone")
     segments = [Segment(disk, folder, base, config) for base in job.bases]
     for segment, end in zip(segments, [*job.bases[1:], job.end], strict=True):
         segment.end_offset = end
