@@ -1,0 +1,200 @@
+"""What the classic part of `__consumer_offsets` is written in: Kafka's own keys and values.
+
+    key     int16 version, then                      value   int16 version, then
+    0, 1    group, topic, partition                  0-4     an offset and what stands beside it
+    2       group                                    0-4     a group and its members
+
+Written as Kafka 4 writes them: an offset at version 4, with the topic's id when the client gave one;
+at version 1 when the client set its own retention, which the later versions have no field for; a group
+at version 3.  Read at every version, since a topic may be older than its broker.
+"""
+
+import struct
+from typing import NamedTuple
+from uuid import UUID
+
+from anabranch.base.errors import Corrupt
+from anabranch.groups.fields import (
+    INT16,
+    INT32,
+    INT64,
+    Fields,
+    blob,
+    compact_string,
+    string,
+    tagged,
+)
+
+OFFSET_KEYS = frozenset((0, 1))
+GROUP_KEY = 2
+
+_FLEXIBLE = 4
+_KEY_VERSION = INT16.pack(1)
+_TOPIC_ID_TAG = 0
+_OFFSET_V1 = struct.Struct(">hq")
+_OFFSET_V4 = struct.Struct(">hqi")
+_TIMES_V1 = struct.Struct(">qq")
+
+
+class OffsetKey(NamedTuple):
+    group_id: str
+    topic: str
+    partition: int
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has got in a partition; -1 where an older client or version says nothing."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int = -1
+    topic_id: UUID | None = None
+
+
+class MemberMetadata(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupMetadata(NamedTuple):
+    """A classic group after a rebalance.  `state_ms`: since when it is in its state, -1 if not known."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_ms: int
+    members: tuple[MemberMetadata, ...]
+
+
+# Offsets
+
+
+def write_offset_key(key: OffsetKey) -> bytes:
+    return _KEY_VERSION + string(key.group_id) + string(key.topic) + INT32.pack(key.partition)
+
+
+def read_offset_key(data: bytes) -> OffsetKey:
+    fields = Fields(data, INT16.size)
+    return OffsetKey(fields.string(), fields.string(), fields.int32())
+
+
+def write_offset(value: CommittedOffset) -> bytes:
+    if value.expires_ms >= 0:
+        times = _TIMES_V1.pack(value.committed_ms, value.expires_ms)
+        return _OFFSET_V1.pack(1, value.offset) + string(value.metadata) + times
+    tags = {} if value.topic_id is None else {_TOPIC_ID_TAG: value.topic_id.bytes}
+    return b"".join(
+        (
+            _OFFSET_V4.pack(4, value.offset, value.leader_epoch),
+            compact_string(value.metadata),
+            INT64.pack(value.committed_ms),
+            tagged(tags),
+        )
+    )
+
+
+def read_offset(data: bytes) -> CommittedOffset:
+    fields = Fields(data)
+    version = _known(fields.int16(), "a committed offset")
+    flexible = version >= _FLEXIBLE
+    offset = fields.int64()
+    leader_epoch = fields.int32() if version >= 3 else -1
+    metadata = fields.string(flexible=flexible)
+    committed_ms = fields.int64()
+    expires_ms = fields.int64() if version == 1 else -1
+    topic_id = fields.tags().get(_TOPIC_ID_TAG) if flexible else None
+    return CommittedOffset(offset, leader_epoch, metadata, committed_ms, expires_ms, _uuid(topic_id))
+
+
+# Groups
+
+
+def write_group_key(group_id: str) -> bytes:
+    return INT16.pack(GROUP_KEY) + string(group_id)
+
+
+def read_group_key(data: bytes) -> str:
+    return Fields(data, INT16.size).string()
+
+
+def write_group(value: GroupMetadata) -> bytes:
+    return b"".join(
+        (
+            INT16.pack(3),
+            string(value.protocol_type),
+            INT32.pack(value.generation),
+            string(value.protocol),
+            string(value.leader),
+            INT64.pack(value.state_ms),
+            INT32.pack(len(value.members)),
+            *(_write_member(member) for member in value.members),
+        )
+    )
+
+
+def read_group(data: bytes) -> GroupMetadata:
+    fields = Fields(data)
+    version = _known(fields.int16(), "a group")
+    flexible = version >= _FLEXIBLE
+    protocol_type = fields.string(flexible=flexible)
+    generation = fields.int32()
+    protocol = fields.optional_string(flexible=flexible)
+    leader = fields.optional_string(flexible=flexible)
+    state_ms = fields.int64() if version >= 2 else -1
+    members = tuple(_read_member(fields, version) for _ in range(fields.count(flexible=flexible)))
+    return GroupMetadata(protocol_type, generation, protocol, leader, state_ms, members)
+
+
+def _write_member(member: MemberMetadata) -> bytes:
+    return b"".join(
+        (
+            string(member.member_id),
+            string(member.instance_id),
+            string(member.client_id),
+            string(member.client_host),
+            INT32.pack(member.rebalance_timeout_ms),
+            INT32.pack(member.session_timeout_ms),
+            blob(member.subscription),
+            blob(member.assignment),
+        )
+    )
+
+
+def _read_member(fields: Fields, version: int) -> MemberMetadata:
+    flexible = version >= _FLEXIBLE
+    member_id = fields.string(flexible=flexible)
+    instance_id = fields.optional_string(flexible=flexible) if version >= 3 else None
+    client_id = fields.string(flexible=flexible)
+    client_host = fields.string(flexible=flexible)
+    rebalance_ms = fields.int32() if version >= 1 else -1
+    session_ms = fields.int32()
+    subscription = fields.bytes(flexible=flexible)
+    assignment = fields.bytes(flexible=flexible)
+    if flexible:
+        fields.tags()
+    return MemberMetadata(
+        member_id, instance_id, client_id, client_host, rebalance_ms, session_ms, subscription, assignment
+    )
+
+
+def _known(version: int, what: str) -> int:
+    if not 0 <= version <= 4:
+        raise Corrupt(f"{what} is written at version {version}, which is not known here")
+    return version
+
+
+def _uuid(data: bytes | None) -> UUID | None:
+    if data is None:
+        return None
+    if len(data) != 16:
+        raise Corrupt(f"a topic id of {len(data)} bytes")
+    return UUID(bytes=data) if any(data) else None
