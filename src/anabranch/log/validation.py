@@ -136,6 +136,11 @@ def unpacked_limit(config: LogConfig) -> int:
     return max(64 << 20, 16 * config.max_message_bytes)
 
 
+def needs_records(config: LogConfig) -> bool:
+    """Whether `check` must look at every record."""
+    return "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < _LONGEST
+
+
 def needs_transform(header: BatchHeader, config: LogConfig) -> bool:
     """Whether the topic wants another codec than the one the batch came with."""
     return config.compression_type != "producer" and CODECS[config.compression_type] != header.codec

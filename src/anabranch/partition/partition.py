@@ -4,15 +4,24 @@
     read    ─> limit (HW or LSO) ─> LocalLog ─> a range of a file
 
 All of it is synchronous: between the check of a batch and its place in the log nothing else runs.
-What takes long is moved out beforehand: a batch that must be unpacked or recompressed and is large
-is `prepare`d in a thread.
+What takes long is moved out beforehand: a batch that must be unpacked (how much is inside is not known
+before) or recompressed and is large is `prepare`d in a thread.  Those threads are few, which bounds the
+memory that batches can ask for by being larger inside.
 """
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import Corrupt, FencedLeaderEpoch, OffsetOutOfRange, UnknownLeaderEpoch
+from anabranch.base.errors import (
+    Corrupt,
+    FencedLeaderEpoch,
+    OffsetOutOfRange,
+    TooLarge,
+    UnknownLeaderEpoch,
+    UnknownTopic,
+)
 from anabranch.base.ids import BrokerId
 from anabranch.base.network import FileRange
 from anabranch.base.waiters import Waiter, Waiters
@@ -24,13 +33,16 @@ from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition_log import Appended, Isolation, TimestampAndOffset
 from anabranch.partition.watermark import HighWatermark
-from anabranch.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
+from anabranch.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, read_header
 from anabranch.records.record import iter_records, payload_of
 
 Changed = Callable[["Partition"], "asyncio.Future[None] | None"]
 """Told when a log has grown or was trimmed; gives what an acknowledgement must wait for, if anything."""
 
-INLINE_BYTES = 64 * 1024  # what is unpacked in the loop; beyond, a thread is cheaper than the stall
+INLINE_BYTES = 64 * 1024  # what is walked in the loop; beyond, a thread is cheaper than the stall
+
+_CODEC_BYTE = 22  # the low byte of the attributes
+_threads = ThreadPoolExecutor(2, thread_name_prefix="unpack")
 
 
 class Partition:
@@ -93,12 +105,12 @@ class Partition:
     # --- writing
 
     def is_heavy(self, batch: memoryview) -> bool:
-        """Whether appending `batch` would unpack more than the loop should."""
-        if len(batch) <= INLINE_BYTES:
+        """Whether appending `batch`, which has a whole header, would take more than the loop should give."""
+        codec = batch[_CODEC_BYTE] & CODEC_MASK
+        if not codec and len(batch) <= INLINE_BYTES:
             return False
         config = self.log.config
-        codec = read_header(batch).codec
-        return bool(codec and "compact" in config.cleanup_policy) or (
+        return validation.needs_records(config) or (
             config.compression_type != "producer" and validation.CODECS[config.compression_type] != codec
         )
 
@@ -112,10 +124,13 @@ class Partition:
 
     async def append_heavy(self, batch: memoryview, acks: int) -> Appended:
         """`append` for a batch that is heavy: it is checked and transformed in a thread."""
-        config = self.log.config
-        now_ms = self._clock.now_ms()
-        header, ready = await asyncio.to_thread(_prepare, batch, config, now_ms)
-        return self._append_checked(ready, header, now_ms)
+        loop = asyncio.get_running_loop()
+        header, ready = await loop.run_in_executor(
+            _threads, _prepare, batch, self.log.config, self._clock.now_ms()
+        )
+        if self.retired:
+            raise UnknownTopic("the topic is gone")
+        return self._append_checked(ready, header, self._clock.now_ms())
 
     def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         log = self.log
@@ -126,8 +141,7 @@ class Partition:
                 at = written.timestamp if config.message_timestamp_type == "LogAppendTime" else -1
                 return Appended(written.first_offset, at, None)
         if validation.needs_transform(header, config):
-            batch = validation.transform(batch, config)
-            header = read_header(batch)
+            header, batch = _transformed(batch, config)
         append_time_ms = -1
         if config.message_timestamp_type == "LogAppendTime":
             append_time_ms = now_ms
@@ -170,10 +184,11 @@ class Partition:
         batch = segment.file.pread(header.size_bytes, place.position)
         limit = validation.unpacked_limit(self.log.config)
         arguments = (header, batch, timestamp_ms, self.log.log_start, limit)
-        if len(batch) <= INLINE_BYTES:
+        if len(batch) <= INLINE_BYTES and not header.codec:
             found = _first_record(*arguments)
         else:
-            found = await asyncio.to_thread(_first_record, *arguments)
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(_threads, _first_record, *arguments)
         return None if found is None else TimestampAndOffset(found[0], found[1], header.leader_epoch)
 
     def wait(self, waiter: Waiter) -> None:
@@ -223,10 +238,17 @@ class Partition:
 def _prepare(batch: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, memoryview]:
     """Check `batch` and bring it into the topic's codec."""
     header = validation.check(batch, config, now_ms)
-    if validation.needs_transform(header, config):
-        batch = validation.transform(batch, config)
-        header = read_header(batch)
-    return header, batch
+    return _transformed(batch, config) if validation.needs_transform(header, config) else (header, batch)
+
+
+def _transformed(batch: memoryview, config: LogConfig) -> tuple[BatchHeader, memoryview]:
+    ready = validation.transform(batch, config)
+    if len(ready) > config.max_message_bytes:
+        raise TooLarge(
+            f"the batch is {len(ready)} bytes as {config.compression_type}, "
+            f"max.message.bytes is {config.max_message_bytes}"
+        )
+    return read_header(ready), ready
 
 
 def _first_record(

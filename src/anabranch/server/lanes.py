@@ -21,7 +21,7 @@ from anabranch.wire.kafka.produce import Produced, write_produced
 LEAST_VERSION = 8  # older ones have other answers, and no client that needs speed
 FLEXIBLE_VERSION = 9
 _TOPIC_ID_VERSION = 13
-_MAX_LANES = 1024
+_MAX_LANES = 256  # of about half a kilobyte each
 _MAX_COMPACT_NAME = 0x7E  # a length of one byte
 
 PLACED = struct.Struct(">hqqq")
@@ -43,6 +43,9 @@ class Lanes:
     def __init__(self) -> None:
         self._lanes: dict[bytes, Lane] = {}
         self._version = -1
+
+    def forget(self) -> None:
+        self._lanes.clear()
 
     def find(self, frame: memoryview, at: int, version: int) -> tuple[Lane, int] | None:
         """The lane of a request whose body starts at `at`, and where its batch's length stands."""

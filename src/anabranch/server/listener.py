@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _SWEEP_S = 5.0
 _STALLED_AFTER_S = 10.0
+_RELAX_AFTER_S = 10.0
 
 
 class KafkaListener:
@@ -97,6 +98,8 @@ class KafkaListener:
             connection.unsent_seen = link.unsent
             connection.last_active = now
         silent_s = now - connection.last_active
+        if silent_s > _RELAX_AFTER_S:
+            connection.peer.lanes.forget()
         if connection.is_holding and self._budget.is_contended and silent_s > _STALLED_AFTER_S:
             log.warning("%s: closed, it stalled inside a request", link.remote)
             link.abort()

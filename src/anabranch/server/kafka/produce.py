@@ -29,7 +29,7 @@ from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.records.record import MissingKeys
-from anabranch.server.kafka.errors import code_of
+from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Reply, RequestContext, api
 from anabranch.server.lanes import FLEXIBLE_VERSION, PLACED, Lane
 from anabranch.wire.kafka.produce import (
@@ -48,6 +48,7 @@ _trouble = Seldom(logging.getLogger(__name__), 10.0)
 _ZSTD = 4
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE = 22
+_MAX_RECORD_ERRORS = 100
 _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 _INT = struct.Struct(">i")
 
@@ -115,6 +116,8 @@ def _by_lane(
     lane: Lane, at: int, frame: memoryview, version: int
 ) -> tuple[bytes] | Coroutine[None, None, Reply] | None:
     """The answer to a request that has a lane; None if it should take the ordinary way after all."""
+    if len(frame) - at < HEADER_SIZE:
+        return None
     if version >= FLEXIBLE_VERSION:
         size, at = read_varint(frame, at)
         end = at + size - 1
@@ -165,7 +168,7 @@ def _targets(
             _check_request(part.records, ctx.version)
             targets.append(_Target(part, host.partition_of(topic, part.partition), 0, None))
         except (AnabranchError, OSError) as error:
-            targets.append(_Target(part, None, code_of(error), str(error)))
+            targets.append(_Target(part, None, code_of(error), message_of(error)))
     return targets
 
 
@@ -215,9 +218,9 @@ def _failed(index: int, error: Exception) -> Produced:
         _trouble.warning("records are refused: %s", error)
     if isinstance(error, MissingKeys):
         text = "Compacted topic cannot accept message without key"
-        at_fault = tuple(RecordError(number, text) for number in error.indexes)
+        at_fault = tuple(RecordError(number, text) for number in error.indexes[:_MAX_RECORD_ERRORS])
         return Produced(index, ErrorCode.invalid_record, -1, -1, -1, str(error), at_fault)
-    return _refused(index, code_of(error), str(error))
+    return _refused(index, code_of(error), message_of(error))
 
 
 def _answer(acks: int, version: int, results: list[tuple[bytes, list[Produced]]]) -> Reply:
