@@ -61,8 +61,7 @@ def test_sequences_are_remembered(end: str, own_broker: OwnBroker) -> None:
 
     with raw.Connection(broker.bootstrap) as connection:
         raw.create_topic(connection, "counted")
-        told = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
-        me = connection.call(raw.INIT_PRODUCER_ID, 4, told).producer_id
+        me = raw.new_producer(connection)
         for start in range(0, 12, 2):
             data = batch(b"a", b"b", sequence=start)
             assert raw.produce(connection, "counted", data).base_offset == start
@@ -74,8 +73,7 @@ def test_sequences_are_remembered(end: str, own_broker: OwnBroker) -> None:
         assert raw.produce(connection, "counted", batch(b"x", sequence=20)).error_code == 45
         onward = raw.produce(connection, "counted", batch(b"c", sequence=12))
         assert (onward.error_code, onward.base_offset) == (0, 12)
-        told = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
-        assert connection.call(raw.INIT_PRODUCER_ID, 4, told).producer_id > me
+        assert raw.new_producer(connection) > me
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -14,6 +14,7 @@ import datetime
 import io
 import socket
 import struct
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields
 from types import TracebackType
@@ -200,6 +201,17 @@ def batches(data: bytes | None) -> list[tuple[int, int, int]]:
         found.append((base, base + struct.unpack_from(">i", data, at + 23)[0], 12 + length))
         at += 12 + length
     return found
+
+
+def new_producer(connection: Connection) -> int:
+    """A new producer id.  Kafka needs a moment after its start to have some."""
+    told = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    for _ in range(100):
+        answer = connection.call(INIT_PRODUCER_ID, 4, told)
+        if answer.error_code == 0:
+            return int(answer.producer_id)
+        time.sleep(0.1)
+    raise TimeoutError(f"no producer id: {answer.error_code}")
 
 
 def topic_id(connection: Connection, topic: str) -> Any:

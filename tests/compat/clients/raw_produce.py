@@ -5,18 +5,13 @@ import uuid
 from typing import Any
 
 import raw
-from raw import PRODUCE, Connection, batch, produce
+from raw import PRODUCE, Connection, batch, new_producer, produce
 from transcript import Transcript, arguments
 
 
 def shown(answer: Any) -> list[Any]:
     """Error, first offset, errors of single records."""
     return [answer.error_code, answer.base_offset, [error.batch_index for error in answer.record_errors]]
-
-
-def new_producer(broker: Connection) -> int:
-    told = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
-    return int(broker.call(raw.INIT_PRODUCER_ID, 4, told).producer_id)
 
 
 def sequences(say: Transcript, broker: Connection) -> None:
