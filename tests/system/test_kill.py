@@ -9,6 +9,8 @@ everything is read back:
     idempotent producers  -> every record once, in the order of sending
     the others            -> every record at least once
 
+The same for topics and their settings: what was answered holds, what was under way may be either.
+
 3 kills, 20 with ANABRANCH_SOAK=1.
 """
 
@@ -17,6 +19,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -26,6 +29,7 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.compat.clients import raw
 from tests.support.broker import BrokerProcess
 
 KILLS = 20 if os.environ.get("ANABRANCH_SOAK") else 3
@@ -156,3 +160,74 @@ def test_nothing_acknowledged_is_lost(broker: BrokerProcess, tmp_path: Path) -> 
     broker.stop()
     broker.start()
     assert check(broker.bootstrap, topic, tmp_path) == before
+
+
+class Topics:
+    """Topics as a client believes they are: name -> value of retention.ms.  One request may be undecided."""
+
+    def __init__(self) -> None:
+        self.sure: dict[str, str | None] = {}
+        self.undecided: str | None = None
+        self._next = 0
+
+    def one_change(self, broker: raw.Connection, chance: random.Random) -> None:
+        """Make, alter or delete a topic, and believe it once it is answered."""
+        kind = chance.choice(("create", "create", "alter", "delete")) if self.sure else "create"
+        name = f"topic-{self._next}" if kind == "create" else chance.choice(sorted(self.sure))
+        self._next += kind == "create"
+        self.undecided = name
+        if kind == "create":
+            wanted = {"name": name, "num_partitions": 2, "replication_factor": 1}
+            answer = broker.call(raw.CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 5000})
+            assert answer.topics[0].error_code == 0
+            self.sure[name] = None
+        elif kind == "alter":
+            value = str(chance.randrange(10**6, 10**9))
+            change = {"name": "retention.ms", "config_operation": 0, "value": value}
+            resource = {"resource_type": 2, "resource_name": name, "configs": [change]}
+            answer = broker.call(raw.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+            assert answer.responses[0].error_code == 0
+            self.sure[name] = value
+        else:
+            answer = broker.call(raw.DELETE_TOPICS, 5, {"topic_names": [name], "timeout": 5000})
+            assert answer.responses[0].error_code == 0
+            del self.sure[name]
+        self.undecided = None
+
+    def compare(self, broker: raw.Connection) -> None:
+        """Everything that was answered is so.  What was under way is taken as it is now."""
+        found: dict[str, str | None] = {}
+        for topic in broker.call(raw.METADATA, 12, {"topics": None}).topics:
+            assert len(topic.partitions) == 2
+            resource = {
+                "resource_type": 2,
+                "resource_name": topic.name,
+                "configuration_keys": ["retention.ms"],
+            }
+            (entry,) = broker.call(raw.DESCRIBE_CONFIGS, 4, {"resources": [resource]}).results[0].configs
+            found[topic.name] = entry.value if entry.config_source == 1 else None
+        loose = {self.undecided} - {None}
+        assert {k: v for k, v in found.items() if k not in loose} == {
+            k: v for k, v in self.sure.items() if k not in loose
+        }
+        self.sure = found
+
+
+@pytest.mark.timeout(300)
+def test_no_answered_change_of_topics_is_lost(broker: BrokerProcess) -> None:
+    chance = random.Random(21)
+    topics = Topics()
+    for _ in range(KILLS):
+        killer = threading.Timer(chance.uniform(0.05, 0.5), broker.kill)
+        killer.start()
+        try:
+            with raw.Connection(broker.bootstrap) as connection:
+                while True:
+                    topics.one_change(connection, chance)
+        except OSError:  # ConnectionError among them: the kill
+            pass
+        killer.join()
+        broker.start()
+        with raw.Connection(broker.bootstrap) as connection:
+            topics.compare(connection)
+    assert topics.sure, "nothing was made"

@@ -132,7 +132,11 @@ class Connection:
             return None
         if len(size) < 4:
             return None
-        return self._file.read(struct.unpack(">i", size)[0])
+        wanted = struct.unpack(">i", size)[0]
+        frame = self._file.read(wanted)
+        if len(frame) < wanted:
+            raise ConnectionError("the broker closed the connection in the middle of an answer")
+        return frame
 
     def close(self) -> None:
         self._file.close()
