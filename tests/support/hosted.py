@@ -68,6 +68,7 @@ class Hosted:
             for segment in partition.log.segments:
                 segment.close()
         self.upkeep._threads.shutdown()
+        self.upkeep._syncing_threads.shutdown()
 
     def topic(self, name: str, partitions: int = 1, **config: Any) -> str:
         made = (uuid.uuid4(), partitions, LogConfig(**config))

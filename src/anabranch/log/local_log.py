@@ -56,6 +56,8 @@ class LocalLog:
         "_created_ms",
         "_disk",
         "_marks",
+        "_roll_config",
+        "_roll_ms",
         "config",
         "epochs",
         "folder",
@@ -80,6 +82,8 @@ class LocalLog:
         self.producers = state.producers
         self._marks: dict[int, tuple[Segment, int]] = {}
         self._created_ms = clock.now_ms()
+        self._roll_config: LogConfig | None = None  # what `_roll_ms` was worked out from
+        self._roll_ms = 0
 
     @property
     def active(self) -> Segment:
@@ -150,13 +154,10 @@ class LocalLog:
     def _roll_after_ms(self, segment: Segment) -> int:
         """`segment.ms` less a jitter that is the segment's own, so that logs do not all roll at once."""
         config = self.config
-        roll_ms = config.segment_ms
-        if "compact" in config.cleanup_policy:
-            roll_ms = min(roll_ms, config.max_compaction_lag_ms)  # the active segment is never compacted
-        jitter_ms = min(config.segment_jitter_ms, roll_ms)
-        if not jitter_ms:
-            return roll_ms
-        return roll_ms - crc32(b"%s %d" % (os.fsencode(self.folder), segment.base_offset)) % jitter_ms
+        if config is not self._roll_config:
+            self._roll_config = config
+            self._roll_ms = _roll_after_ms(self.folder, segment.base_offset, config)
+        return self._roll_ms
 
     def roll(self) -> Segment:
         """Seal the active segment and start the next one."""
@@ -167,6 +168,7 @@ class LocalLog:
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         self._created_ms = self._clock.now_ms()
+        self._roll_config = None
         self._marks.pop(self.log_end, None)  # a reader at the end goes on in the new segment
         return segment
 
@@ -295,3 +297,13 @@ class LocalLog:
             producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
         for segment in self.segments:
             segment.close()
+
+
+def _roll_after_ms(folder: Path, base_offset: int, config: LogConfig) -> int:
+    roll_ms = config.segment_ms
+    if "compact" in config.cleanup_policy:
+        roll_ms = min(roll_ms, config.max_compaction_lag_ms)  # the active segment is never compacted
+    jitter_ms = min(config.segment_jitter_ms, roll_ms)
+    if not jitter_ms:
+        return roll_ms
+    return roll_ms - crc32(b"%s %d" % (os.fsencode(folder), base_offset)) % jitter_ms

@@ -42,7 +42,10 @@ log = logging.getLogger(__name__)
 
 _LOOK_MS = 1000
 _LEAST_LOOK_MS = 10
+_SHORTEST_WAIT_S = 0.01  # an interval of 0 is legal, and no reason to take a core
 _LONGEST_WAIT_S = 86_400.0
+_THREADS = 2
+_SYNCING_THREADS = 4  # threads of their own: who waits for a sync does not wait for an unlink
 _FIRST_RETRY_S = 1.0
 _MOST_RETRY_S = 300.0
 _DELETED_FOLDERS = "deleted"
@@ -75,15 +78,15 @@ class Upkeep:
         self._disk = disk
         self._clock = clock
         self._config = config
-        self._threads = ThreadPoolExecutor(
-            config.current.upkeep.recovery_threads_per_data_dir, thread_name_prefix="upkeep"
-        )
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="upkeep")
+        syncing = max(_SYNCING_THREADS, config.current.upkeep.recovery_threads_per_data_dir)
+        self._syncing_threads = ThreadPoolExecutor(syncing, thread_name_prefix="sync")
         self._touched: set[Partition] = set()
         self._prompt: dict[Partition, int] = {}  # flush.ms of the logs that have one
         self._flush_due: DueTimes[Partition] = DueTimes()
         self._syncing: dict[Partition, asyncio.Task[None]] = {}
         self._points_moved = self._starts_moved = False
-        self.flusher = Flusher(disk, self._threads)
+        self.flusher = Flusher(disk, self._syncing_threads)
         self._removal = Removal(disk, clock, self._threads)
         self._aging = Aging(host, disk, clock, self._threads)
         self._cleaning = Cleaning(host, disk, clock, self._threads)
@@ -134,6 +137,8 @@ class Upkeep:
         self._points_moved = self._starts_moved = True
         await self._save_recovery_points()
         await self._save_log_starts()
+        await asyncio.gather(*self._syncing.values())
+        self._syncing_threads.shutdown()
         self._threads.shutdown()
 
     # --- what the host tells
@@ -280,7 +285,7 @@ async def _repeat(
     """Do `work` again and again.  What fails is said and tried again, later each time."""
     wait_s, retry_s = first_ms / 1000, _FIRST_RETRY_S
     while True:
-        await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
+        await asyncio.sleep(min(max(wait_s, _SHORTEST_WAIT_S), _LONGEST_WAIT_S))
         try:
             await work()
         except Exception as error:
