@@ -11,8 +11,9 @@
 A session remembers what it last told about each partition.  Partitions that gave records move to the
 end, so that under a byte limit all get their turn.
 
-At most `slots` sessions are kept; a new one takes the place of the one least recently used if that
-has rested for two minutes, else the client gets whole answers (session id 0) and asks again later.
+At most `slots` sessions are kept, with `_MAX_PARTITIONS` partitions in all; a new one takes the place of
+the one least recently used if that has rested for two minutes, else the client gets whole answers
+(session id 0) and asks again later.
 """
 
 from collections import OrderedDict
@@ -28,6 +29,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = (1 << 31) - 1
 _EVICTABLE_AFTER_S = 120.0
+_MAX_PARTITIONS = 200_000  # some 400 bytes each
 
 TopicKey = str | UUID
 PartitionKey = tuple[TopicKey, int]
@@ -64,12 +66,14 @@ class Wanted:
 class FetchSession:
     __slots__ = ("by_id", "epoch", "last_used", "partitions", "session_id")
 
-    def __init__(self, session_id: int, wanted: list[Wanted], by_id: bool, now: float) -> None:
+    def __init__(
+        self, session_id: int, partitions: dict[PartitionKey, Wanted], by_id: bool, now: float
+    ) -> None:
         self.session_id = session_id
         self.epoch = 1
         self.by_id = by_id
         self.last_used = now
-        self.partitions: dict[PartitionKey, Wanted] = {(w.topic, w.index): w for w in wanted}
+        self.partitions = partitions
 
     def apply(self, request: Any, by_id: bool) -> None:
         """Take the changes that an incremental request brings."""
@@ -101,6 +105,7 @@ class FetchSessions:
         self._clock = clock
         self._chance = chance
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._remembered = 0  # partitions of all sessions
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -110,11 +115,12 @@ class FetchSessions:
         by_id = version >= 13
         session_id, epoch = request.session_id, request.session_epoch
         if version < 7 or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
-            wanted = [Wanted(key, asked) for key, asked in asked_partitions(request, by_id)]
+            self._close(session_id)
+            wanted = {
+                (key, asked.partition): Wanted(key, asked) for key, asked in asked_partitions(request, by_id)
+            }
             starts = version >= 7 and epoch == INITIAL_EPOCH and wanted
-            return self._start(wanted, by_id) if starts else None, wanted, True
+            return self._start(wanted, by_id) if starts else None, list(wanted.values()), True
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionNotFound(f"there is no fetch session {session_id}")
@@ -122,24 +128,37 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch(
                 f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}"
             )
+        before = len(session.partitions)
         session.apply(request, by_id)
+        self._remembered += len(session.partitions) - before
+        if self._remembered > _MAX_PARTITIONS:
+            self._close(session_id)
+            raise FetchSessionNotFound(f"fetch session {session_id} has grown too large")
         session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         session.last_used = self._clock.monotonic()
         self._sessions.move_to_end(session_id)
         return session, list(session.partitions.values()), False
 
-    def _start(self, wanted: list[Wanted], by_id: bool) -> FetchSession | None:
+    def _start(self, wanted: dict[PartitionKey, Wanted], by_id: bool) -> FetchSession | None:
         now = self._clock.monotonic()
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.last_used < _EVICTABLE_AFTER_S:
                 return None
-            del self._sessions[oldest.session_id]
+            self._close(oldest.session_id)
+        if self._remembered + len(wanted) > _MAX_PARTITIONS:
+            return None
         session_id = self._chance.randrange(1, 1 << 31)
         while session_id in self._sessions:
             session_id = self._chance.randrange(1, 1 << 31)
         session = self._sessions[session_id] = FetchSession(session_id, wanted, by_id, now)
+        self._remembered += len(wanted)
         return session
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._remembered -= len(session.partitions)
 
 
 def _topic_key(topic: Any, by_id: bool) -> TopicKey:

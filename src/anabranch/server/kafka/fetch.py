@@ -25,7 +25,7 @@ from anabranch.server.services import Services
 from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.fetch import Fetched, write_fetched
 
-_CONSUMER = -1
+_MOST_BYTES = 1 << 30  # with the oversized batch and the headers, what the length of an answer can say
 
 
 @api(1, versions=(4, 18), raw=True)
@@ -43,7 +43,7 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting:
         wanted,
         whole=whole,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, services.config.current.fetch.max_bytes),
+        max_bytes=min(request.max_bytes, services.config.current.fetch.max_bytes, _MOST_BYTES),
         isolation=Isolation.COMMITTED if request.isolation_level == 1 else Isolation.UNCOMMITTED,
     )
     work.look()
@@ -71,6 +71,7 @@ class Fetch:
         "_size",
         "_version",
         "_wanted",
+        "_watched",
         "_whole",
         "answered",
     )
@@ -212,7 +213,8 @@ class Fetch:
         self.answered: Deferred = self._loop.create_future()
         self.answered.add_done_callback(self._leave)
         self._deadline = self._loop.call_later(seconds, self.expire)
-        for partition in self._partitions:
+        self._watched = self._partitions
+        for partition in self._watched:
             partition.wait(self._wake)
 
     def _wake(self) -> None:
@@ -235,5 +237,5 @@ class Fetch:
 
     def _leave(self, _: Deferred) -> None:
         self._deadline.cancel()
-        for partition in self._partitions:
+        for partition in self._watched:
             partition.stop_waiting(self._wake)
