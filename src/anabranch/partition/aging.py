@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 SLICE = 32
 """Partitions between two yields to the loop."""
 
+_BREATH_S = 0.01  # between two slices of glances, which are Python in a thread and hold the GIL
+
 Place = tuple[ServedTopic, int]
 
 
@@ -153,6 +155,8 @@ class Aging:
             for (topic, index), seen in zip(part, found, strict=True):
                 if seen is not None and topic.partitions[index] is None:
                     self._seen(topic, index, seen)
+            if i + SLICE < len(places):
+                await asyncio.sleep(_BREATH_S)
 
     def _seen(self, topic: ServedTopic, index: int, seen: Glance) -> None:
         if seen.verdict.total:
