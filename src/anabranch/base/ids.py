@@ -37,8 +37,6 @@ def _check(part: str, whole: str) -> None:
         raise InvalidTopicName(f"topic name {whole!r} is empty")
     if part in (".", ".."):
         raise InvalidTopicName(f"topic name {whole!r} cannot be '.' or '..'")
-    if len(part) > MAX_NAME_LENGTH:
-        raise InvalidTopicName(f"topic name is {len(part)} characters long, the limit is {MAX_NAME_LENGTH}")
     if not _LEGAL.fullmatch(part):
         raise InvalidTopicName(
             f"topic name {whole!r} is illegal, it contains a character other than "
@@ -51,6 +49,9 @@ class TopicName:
 
     def __init__(self, tenant: str, namespace: str, local: str) -> None:
         whole = f"persistent://{tenant}/{namespace}/{local}"
+        longest = max(len(tenant), len(namespace), len(local))
+        if longest > MAX_NAME_LENGTH:  # first: the other complaints repeat the name
+            raise InvalidTopicName(f"topic name is {longest} characters long, the limit is {MAX_NAME_LENGTH}")
         for part in (tenant, namespace, local):
             _check(part, local if tenant == "public" and namespace == "default" else whole)
         self.tenant = tenant

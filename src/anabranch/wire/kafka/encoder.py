@@ -63,12 +63,15 @@ def _compact_bytes(out: bytearray, value: bytes | str | None) -> None:
 
 def _sized(code: str) -> _Write:
     pack = struct.Struct(">" + code).pack
+    most = (1 << (8 * struct.calcsize(">" + code) - 1)) - 1
 
     def write(out: bytearray, value: bytes | str | None) -> None:
         if value is None:
             out.extend(pack(-1))
             return
         raw = value.encode() if isinstance(value, str) else value
+        if len(raw) > most:  # a complaint about a name as long as names can be
+            raw = raw[:most].decode(errors="ignore").encode()
         out.extend(pack(len(raw)))
         out.extend(raw)
 
