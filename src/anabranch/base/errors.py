@@ -110,6 +110,10 @@ class Conflict(AnabranchError): ...
 class NotOwner(AnabranchError): ...
 
 
+class NotCoordinator(NotOwner):
+    """The group or transaction belongs to another broker's coordinator; find it again."""
+
+
 class Fenced(AnabranchError): ...
 
 

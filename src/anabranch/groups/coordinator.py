@@ -1,25 +1,33 @@
 """The group coordinator: which shard a group belongs to, and the way to it.
 
     answer = await groups.submit("g", lambda shard, token, now_ms: shard.classic.join(...))
+    shard = await groups.look("g")
 
 A group lives in the partition of `__consumer_offsets` that Kafka's hash of its id names, so that
 Kafka's tools and clients agree on where it is.  The topic is made when it is first needed.
 
-Raised to handlers, who answer with its code: CoordinatorNotAvailable while there is no topic,
+Transactions reach it by partition, as they reach any other: `end_transaction` instead of a marker
+written past it, so that what was pending counts at once.
+
+Raised to handlers, who answer with the code: CoordinatorNotAvailable while there is no topic,
 CoordinatorLoading while the shard is being read, NotCoordinator if another broker leads the partition.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import CoordinatorNotAvailable
-from anabranch.groups.effects import Answer
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists
+from anabranch.groups.effects import Answer, Producer
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.runtime import Decide, Runtime
 from anabranch.groups.shard import GroupShard
 from anabranch.partition.partition import Partition
 
 OFFSETS_TOPIC = "__consumer_offsets"
+
+log = logging.getLogger(__name__)
 
 
 class GroupCoordinator:
@@ -28,32 +36,31 @@ class GroupCoordinator:
         clock: Clock,
         around: Surroundings,
         partition: Callable[[int], Partition],
-        create_topic: Callable[[], Awaitable[None]],
+        is_stored: Callable[[int], bool],
+        create_topic: Callable[[], Awaitable[object]],
     ) -> None:
-        """`partition` gives a partition of the topic that this broker leads; `create_topic` makes the topic."""
+        """`partition` gives a partition of the topic that is served here; `is_stored`: it has been written."""
         self._topics = around.topics
+        self._is_stored = is_stored
         self._create_topic = create_topic
         self._runtime: Runtime[GroupShard] = Runtime(clock, lambda index: GroupShard(around), partition)
+        self._forgetting: set[asyncio.Task[None]] = set()
+
+    # --- where a group is
 
     async def ensure_topic(self) -> int:
         """The number of partitions of the topic, which is made if it is not there."""
         if self._topics.by_name(OFFSETS_TOPIC) is None:
-            await self._create_topic()
+            try:
+                await self._create_topic()
+            except Exists:
+                pass  # somebody else was first
+            except AnabranchError as error:
+                raise CoordinatorNotAvailable(f"{OFFSETS_TOPIC} could not be made: {error}") from error
         return self._partitions()
 
     def shard_of(self, group_id: str) -> int:
         return partition_for(group_id, self._partitions())
-
-    async def submit(self, group_id: str, decide: Decide[GroupShard]) -> Answer:
-        """The answer to what `decide` decides over the shard of `group_id`."""
-        return await self._runtime.submit(self.shard_of(group_id), decide)
-
-    def read(self, group_id: str) -> GroupShard:
-        """The shard of `group_id`, to look at."""
-        return self._runtime.read(self.shard_of(group_id))
-
-    def close(self) -> None:
-        self._runtime.close()
 
     def _partitions(self) -> int:
         topic = self._topics.by_name(OFFSETS_TOPIC)
@@ -61,14 +68,71 @@ class GroupCoordinator:
             raise CoordinatorNotAvailable(f"the topic {OFFSETS_TOPIC} has not been made yet")
         return topic.num_partitions
 
+    def _in_use(self) -> list[int]:
+        """The partitions that somebody has written to or asked for: those that nobody has stay closed."""
+        topic = self._topics.by_name(OFFSETS_TOPIC)
+        partitions = range(0 if topic is None else topic.num_partitions)
+        return [index for index in partitions if self._runtime.is_served(index) or self._is_stored(index)]
+
+    # --- to a group
+
+    async def submit(self, group_id: str, decide: Decide[GroupShard]) -> Answer:
+        """The answer to what `decide` decides over the shard of `group_id`."""
+        return await self._runtime.submit(self.shard_of(group_id), decide)
+
+    async def look(self, group_id: str) -> GroupShard:
+        """The shard of `group_id`, to look at."""
+        return await self._runtime.look(self.shard_of(group_id))
+
+    async def look_at_all(self) -> list[GroupShard]:
+        """Every shard that has groups."""
+        return [await self._runtime.look(index) for index in self._in_use()]
+
+    async def end_transaction(
+        self, partition: int, producer: Producer, coordinator_epoch: int, *, commit: bool
+    ) -> None:
+        """A transaction that touched `partition` of the topic is over."""
+        await self._runtime.end_transaction(partition, producer, coordinator_epoch, commit=commit)
+
+    # --- as the node lives
+
+    async def load(self) -> None:
+        """Read the shards that have something to read, so that nobody has to wait for them later."""
+        for index in self._in_use():
+            try:
+                await self._runtime.load(index)
+            except AnabranchError as error:
+                log.warning("the groups of partition %d cannot be served: %s", index, error)
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Forget what was committed for topics that are no more."""
+        gone = [name for name in names if name != OFFSETS_TOPIC]
+        if gone and self._in_use():
+            task = asyncio.ensure_future(self._forget(gone))
+            self._forgetting.add(task)
+            task.add_done_callback(self._forgetting.discard)
+
+    async def _forget(self, topics: list[str]) -> None:
+        for index in self._in_use():
+            try:
+                await self._runtime.load(index)
+                self._runtime.tell(index, lambda shard, now_ms: shard.offsets.forget_topics(topics))
+            except AnabranchError as error:
+                log.warning("offsets of deleted topics stay in partition %d: %s", index, error)
+
+    def close(self) -> None:
+        for task in self._forgetting:
+            task.cancel()
+        self._runtime.close()
+
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of an internal topic that `key` belongs to: Java's hash of the string, without its sign."""
+    """The partition of an internal topic that `key` belongs to: Java's hash of it, without its sign."""
     return (java_hash(key) & 0x7FFFFFFF) % partitions
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode`, which goes over UTF-16 units."""
+    """`String.hashCode`, which goes over UTF-16 units; its 32 bits, unsigned."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):

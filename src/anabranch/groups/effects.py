@@ -11,6 +11,9 @@ find again; it says what should be written, and the state follows when that is i
 a restart may forget (who waits for a join, when a member was last heard of) is changed in `then`.
 
 A token stands for a request that waits for its answer.  Any decision may answer any token.
+
+Records may belong to a producer's transaction (`within`).  They are replayed as such, and count for
+nothing until `transaction_ended` says what became of it.
 """
 
 from collections.abc import Callable, Hashable
@@ -27,8 +30,15 @@ class KeyValue(NamedTuple):
     value: bytes | None
 
 
+class Producer(NamedTuple):
+    """Whose transaction it is."""
+
+    producer_id: int
+    epoch: int
+
+
 class Effects:
-    __slots__ = ("otherwise", "records", "replies", "then", "timers")
+    __slots__ = ("otherwise", "producer", "records", "replies", "then", "timers")
 
     def __init__(self) -> None:
         self.records: list[KeyValue] = []
@@ -36,9 +46,14 @@ class Effects:
         self.replies: list[tuple[Token, Answer]] = []
         self.otherwise: list[tuple[Token, Answer]] = []
         self.timers: dict[Hashable, int | None] = {}
+        self.producer: Producer | None = None
 
     def write(self, key: bytes, value: bytes | None) -> None:
         self.records.append(KeyValue(key, value))
+
+    def within(self, producer: "Producer") -> None:
+        """The records belong to the transaction that `producer` has open."""
+        self.producer = producer
 
     def reply(self, token: Token, answer: Answer) -> None:
         """Answer `token` once the records are written."""
@@ -65,6 +80,12 @@ class Shard(Protocol):
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Apply a record.  One of an unknown kind is passed over."""
+
+    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """Apply a record that belongs to an open transaction."""
+
+    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
+        """The transaction of `producer_id` has ended: what was pending counts, or is forgotten."""
 
     def loaded(self, now_ms: int) -> Effects:
         """Every record has been replayed: set the timers that should be running."""

@@ -10,13 +10,14 @@ are not known are passed over.
 """
 
 import struct
-from typing import Any
 
-from anabranch.base.errors import Corrupt
+from anabranch.base.errors import Corrupt, TooLarge
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
+
+_LONGEST_STRING = (1 << 15) - 1
 
 
 class Fields:
@@ -74,7 +75,7 @@ class Fields:
         except UnicodeDecodeError as error:
             raise Corrupt("a text in a record is not UTF-8") from error
 
-    def bytes(self, *, flexible: bool = False) -> bytes:
+    def blob(self, *, flexible: bool = False) -> bytes:
         return self.take(max(0, self.varint() - 1 if flexible else self.int32()))
 
     def tags(self) -> dict[int, bytes]:
@@ -88,9 +89,9 @@ class Fields:
         self._at = end
         return taken
 
-    def _fixed(self, layout: struct.Struct) -> Any:
+    def _fixed(self, layout: struct.Struct) -> int:
         try:
-            (value,) = layout.unpack_from(self._data, self._at)
+            value: int = layout.unpack_from(self._data, self._at)[0]
         except struct.error as error:
             raise Corrupt("a record ends in the middle of a field") from error
         self._at += layout.size
@@ -100,7 +101,9 @@ class Fields:
 def string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
-    data = text.encode("utf-8", "surrogatepass")
+    data = text.encode()
+    if len(data) > _LONGEST_STRING:
+        raise TooLarge(f"a text of {len(data)} bytes does not fit a record, {_LONGEST_STRING} do")
     return INT16.pack(len(data)) + data
 
 
@@ -109,7 +112,7 @@ def blob(data: bytes) -> bytes:
 
 
 def compact_string(text: str | None) -> bytes:
-    return b"\x00" if text is None else compact_blob(text.encode("utf-8", "surrogatepass"))
+    return b"\x00" if text is None else compact_blob(text.encode())
 
 
 def compact_blob(data: bytes) -> bytes:

@@ -177,8 +177,8 @@ def _read_member(fields: Fields, version: int) -> MemberMetadata:
     client_host = fields.string(flexible=flexible)
     rebalance_ms = fields.int32() if version >= 1 else -1
     session_ms = fields.int32()
-    subscription = fields.bytes(flexible=flexible)
-    assignment = fields.bytes(flexible=flexible)
+    subscription = fields.blob(flexible=flexible)
+    assignment = fields.blob(flexible=flexible)
     if flexible:
         fields.tags()
     return MemberMetadata(

@@ -2,10 +2,17 @@
 
     submit(partition, decide) ─> decide(shard, token, now) ─> Effects ─> log ─> replay ─> answer
 
-A shard is loaded when it is first asked for, by reading its partition from the start; until then
-`CoordinatorLoading` is raised, and clients ask again.  Decisions of a shard run one after the other
-and never wait, so there is nothing to lock.  Records go to the log as one batch a decision, acked by
-whatever the topic's replication asks; the state follows at once, answers are given when that holds.
+A shard is loaded when it is first asked for, by reading its partition from the start.  Whoever asks
+meanwhile waits for a moment, and is told `CoordinatorLoading` if that was not enough; clients ask again.
+Decisions of a shard run one after the other and never wait, so there is nothing to lock.  Records go to
+the log as one batch a decision, acked by whatever the topic's replication asks; the state follows at
+once, answers are given when that holds.
+
+What could not be written did not happen: whoever waits for it gets the answer that the decision had ready
+for that, or else an error that says to look for the coordinator again.
+
+The records of a transaction are a transactional batch of its producer, and its end is a marker in the
+same partition, live and when the log is read alike.
 
 Times are those of the wall, as they are kept in records; timers run on the event loop.
 """
@@ -16,13 +23,23 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, CoordinatorLoading, Corrupt
+from anabranch.base.errors import (
+    AnabranchError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    Corrupt,
+    Fenced,
+    Invalid,
+    NotCoordinator,
+    UnknownTopic,
+)
 from anabranch.base.network import FileRange
-from anabranch.groups.effects import Answer, Effects, Shard, Token
+from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
-from anabranch.records.batch import split_batches
+from anabranch.records.batch import BatchHeader, split_batches
 from anabranch.records.builder import build_batch
+from anabranch.records.control import Marker, read_marker
 from anabranch.records.record import Record, iter_records, payload_of
 
 log = logging.getLogger(__name__)
@@ -30,20 +47,33 @@ log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Shard)
 Decide = Callable[[S, Token, int], Effects]
 
-_READ_BYTES = 1 << 20
+_READ_BYTES = 128 << 10  # some 30 ms of replaying, between which others have their turn
 _UNPACKED_BYTES = 64 << 20
+_PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
 
 
 class _Served(Generic[S]):
     """A shard, its partition, and the timers that run for it."""
 
-    __slots__ = ("loading", "partition", "shard", "timers")
+    __slots__ = ("loading", "partition", "shard", "timers", "waiting")
 
     def __init__(self, shard: S, partition: Partition) -> None:
         self.shard = shard
         self.partition = partition
         self.timers: dict[Hashable, asyncio.TimerHandle] = {}
         self.loading: asyncio.Task[None] | None = None
+        self.waiting: set[asyncio.Future[Answer]] = set()
+
+    def abandon(self) -> None:
+        """The partition is served here no more: nothing will come, nobody should wait."""
+        if self.loading is not None:
+            self.loading.cancel()
+        for timer in self.timers.values():
+            timer.cancel()
+        self.timers.clear()
+        for token in self.waiting:
+            if not token.done():
+                token.set_exception(NotCoordinator("the coordinator is served here no more"))
 
 
 class Runtime(Generic[S]):
@@ -62,28 +92,63 @@ class Runtime(Generic[S]):
 
     async def submit(self, index: int, decide: Decide[S]) -> Answer:
         """The answer to what `decide` decides over shard `index`."""
-        served = self._find(index)
+        served = self._start(index)
+        if served.loading is not None:
+            served = await self._soon(index, served.loading)
         token: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._carry_out(served, decide(served.shard, token, self._clock.now_ms()))
-        return await token
+        if token.done():
+            return token.result()
+        served.waiting.add(token)
+        try:
+            return await token
+        finally:
+            served.waiting.discard(token)
+
+    async def end_transaction(
+        self, index: int, producer: Producer, coordinator_epoch: int, *, commit: bool
+    ) -> None:
+        """Write the end of `producer`'s transaction to shard `index`, which need not be loaded for it."""
+        served = self._served.get(index)
+        live = served is not None and not served.partition.retired
+        partition = served.partition if served is not None and live else self._partition(index)
+        marker = Marker(commit, coordinator_epoch)
+        appended = partition.end_transaction(producer.producer_id, producer.epoch, marker)
+        if served is not None and live and served.loading is None:
+            served.shard.transaction_ended(producer.producer_id, commit=commit)
+        if appended.acknowledged is not None:
+            await appended.acknowledged
+
+    def tell(self, index: int, decide: Callable[[S, int], Effects]) -> None:
+        """Carry out what `decide` decides over shard `index`, which is loaded; nobody waits for an answer."""
+        served = self._find(index)
+        self._carry_out(served, decide(served.shard, self._clock.now_ms()))
 
     def read(self, index: int) -> S:
-        """A shard to look at."""
+        """A shard to look at, if it is loaded."""
         return self._find(index).shard
 
+    async def look(self, index: int) -> S:
+        """A shard to look at, waiting a moment for it to be loaded."""
+        served = self._start(index)
+        if served.loading is not None:
+            served = await self._soon(index, served.loading)
+        return served.shard
+
     async def load(self, index: int) -> S:
-        """A shard to look at, waiting for it to be loaded."""
+        """A shard to look at, waiting for it to be loaded however long that takes."""
         served = self._start(index)
         if served.loading is not None:
             await asyncio.shield(served.loading)
-        return served.shard
+        return self._find(index).shard
+
+    def is_served(self, index: int) -> bool:
+        """Somebody has asked for shard `index`."""
+        return index in self._served
 
     def close(self) -> None:
         for served in self._served.values():
-            if served.loading is not None:
-                served.loading.cancel()
-            for timer in served.timers.values():
-                timer.cancel()
+            served.abandon()
         self._served.clear()
 
     # --- loading
@@ -94,9 +159,15 @@ class Runtime(Generic[S]):
             raise CoordinatorLoading(f"shard {index} is being loaded")
         return served
 
+    async def _soon(self, index: int, loading: "asyncio.Task[None]") -> _Served[S]:
+        await asyncio.wait((loading,), timeout=_PATIENCE_S)
+        return self._find(index)
+
     def _start(self, index: int) -> _Served[S]:
         served = self._served.get(index)
         if served is None or served.partition.retired:
+            if served is not None:
+                self._served.pop(index).abandon()
             partition = self._partition(index)
             served = self._served[index] = _Served(self._new_shard(index), partition)
             if partition.log_end > partition.log_start:
@@ -125,12 +196,7 @@ class Runtime(Generic[S]):
             return served.partition.high_watermark
         for header, batch in split_batches(part.file.pread(part.size, part.position)):
             offset = max(offset, header.last_offset + 1)
-            if header.is_control:
-                continue
-            for record in iter_records(header, payload_of(header, batch, _UNPACKED_BYTES)):
-                if record.key is None:
-                    raise Corrupt(f"a record without a key at offset {record.offset}")
-                served.shard.replay(record.key, record.value)
+            _replay(served.shard, header, batch)
         return offset
 
     # --- carrying out
@@ -142,10 +208,8 @@ class Runtime(Generic[S]):
             _apply(served, effects)
             _answer(effects.replies)
             return
-        now_ms = self._clock.now_ms()
-        records = [Record(i, now_ms, record.key, record.value) for i, record in enumerate(effects.records)]
         try:
-            appended = served.partition.append(memoryview(build_batch(records)), -1)
+            appended = served.partition.append_own(memoryview(_batch(effects, self._clock.now_ms())))
         except (AnabranchError, OSError) as error:
             self._lost(effects, error)
             return
@@ -167,6 +231,10 @@ class Runtime(Generic[S]):
     def _lost(self, effects: Effects, error: Exception) -> None:
         log.warning("records of a coordinator could not be written: %s", error)
         _answer(effects.otherwise)
+        refusal = _refusal(error)
+        for token, _ in effects.replies:
+            if isinstance(token, asyncio.Future) and not token.done():
+                token.set_exception(refusal)
 
     def _set(self, served: _Served[S], timer: Hashable, time_ms: int | None) -> None:
         running = served.timers.pop(timer, None)
@@ -178,16 +246,59 @@ class Runtime(Generic[S]):
 
     def _fire(self, served: _Served[S], timer: Hashable) -> None:
         served.timers.pop(timer, None)
-        if not served.partition.retired:
+        if served.partition.retired:
+            served.abandon()
+        else:
             self._carry_out(served, served.shard.timeout(timer, self._clock.now_ms()))
+
+
+def _replay(shard: Shard, header: BatchHeader, batch: memoryview) -> None:
+    """Apply a batch of the log."""
+    pending = header.is_transactional
+    for record in iter_records(header, payload_of(header, batch, _UNPACKED_BYTES)):
+        if header.is_control:
+            marker = read_marker(record)
+            if marker is not None:
+                shard.transaction_ended(header.producer_id, commit=marker.commit)
+        elif record.key is None:
+            raise Corrupt(f"a record without a key at offset {record.offset}")
+        elif pending:
+            shard.replay_pending(header.producer_id, record.key, record.value)
+        else:
+            shard.replay(record.key, record.value)
+
+
+def _batch(effects: Effects, now_ms: int) -> bytearray:
+    records = [Record(i, now_ms, record.key, record.value) for i, record in enumerate(effects.records)]
+    if effects.producer is None:
+        return build_batch(records)
+    return build_batch(
+        records,
+        producer_id=effects.producer.producer_id,
+        producer_epoch=effects.producer.epoch,
+        transactional=True,
+    )
 
 
 def _apply(served: _Served[S], effects: Effects) -> None:
     """Bring the state to where the log is: the next decision is taken over that."""
-    for record in effects.records:
-        served.shard.replay(record.key, record.value)
+    if effects.producer is None:
+        for record in effects.records:
+            served.shard.replay(record.key, record.value)
+    else:
+        for record in effects.records:
+            served.shard.replay_pending(effects.producer.producer_id, record.key, record.value)
     for change in effects.then:
         change()
+
+
+def _refusal(error: Exception) -> Exception:
+    """What a client is told that could not be served for `error`: as Kafka's coordinators tell it."""
+    if isinstance(error, Invalid | Fenced):
+        return error
+    if isinstance(error, UnknownTopic):
+        return CoordinatorNotAvailable(str(error))
+    return NotCoordinator(str(error))
 
 
 def _answer(replies: list[tuple[Token, Answer]]) -> None:

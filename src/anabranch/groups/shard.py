@@ -7,27 +7,35 @@ A record of a kind that nobody here knows (share groups, streams groups, kinds t
 it stays in the log for whoever does.
 """
 
-import struct
 from collections.abc import Hashable
 
+from anabranch.groups.classic_group import ClassicGroup
 from anabranch.groups.effects import Effects
+from anabranch.groups.fields import INT16
+from anabranch.groups.group import Group
+from anabranch.groups.offsets import CommittedOffsets
 from anabranch.groups.parts import Part, Surroundings
-
-_VERSION = struct.Struct(">h")
 
 
 class GroupShard:
     def __init__(self, around: Surroundings) -> None:
-        parts: tuple[Part, ...] = ()
+        self.groups: dict[str, Group] = {}
+        self.offsets = CommittedOffsets(around, self.groups, ClassicGroup)
+        parts: tuple[Part, ...] = (self.offsets,)
         self._by_name = {part.name: part for part in parts}
         self._by_version = {version: part for part in parts for version in part.key_versions}
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        if len(key) < _VERSION.size:
-            return
-        part = self._by_version.get(_VERSION.unpack_from(key)[0])
+        part = self._by_version.get(_version(key))
         if part is not None:
             part.replay(key, value)
+
+    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        if _version(key) in self.offsets.key_versions:  # nothing else is done in transactions
+            self.offsets.replay_pending(producer_id, key, value)
+
+    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
+        self.offsets.transaction_ended(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Effects:
         effects = Effects()
@@ -38,3 +46,8 @@ class GroupShard:
     def timeout(self, timer: Hashable, now_ms: int) -> Effects:
         assert isinstance(timer, tuple)
         return self._by_name[timer[0]].timeout(timer, now_ms)
+
+
+def _version(key: bytes) -> int:
+    """What every key begins with; -1, which is none, of one that is too short."""
+    return INT16.unpack_from(key)[0] if len(key) >= INT16.size else -1

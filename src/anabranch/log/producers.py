@@ -94,14 +94,9 @@ class Producers:
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """Whether a client's batch may be appended.  The batch we hold already, if it is a duplicate."""
-        producer = self._by_id.get(header.producer_id)
+        producer = self.check_epoch(header)
         if producer is None:
             return None
-        if header.producer_epoch < producer.epoch:
-            raise InvalidProducerEpoch(
-                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
-                f"epoch {producer.epoch} has written since"
-            )
         if header.producer_epoch > producer.epoch:
             if header.base_sequence != 0 and producer.epoch != NO_EPOCH:
                 raise OutOfOrderSequence(
@@ -121,6 +116,16 @@ class Producers:
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next"
             )
         return None
+
+    def check_epoch(self, header: BatchHeader) -> Producer | None:
+        """The producer of `header`'s batch, if known.  InvalidProducerEpoch if a newer one has written."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is not None and header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+                f"epoch {producer.epoch} has written since"
+            )
+        return producer
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """`header`'s batch, of a producer, is in the log from `base_offset`."""

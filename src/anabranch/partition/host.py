@@ -126,6 +126,11 @@ class PartitionHost:
             raise UnknownTopic(f"topic {topic.name.kafka} has no partition {index}")
         return partitions[index] or self._open(topic, index)
 
+    def is_stored(self, topic: str, index: int) -> bool:
+        """Whether the partition has a folder; one that was never asked for has none."""
+        found = self._by_name.get(topic)
+        return found is not None and self._disk.exists(partition_folder(self.data, found.name, index))
+
     def open_partitions(self) -> Iterator[tuple[ServedTopic, Partition]]:
         for topic in self._by_name.values():
             for partition in topic.partitions:

@@ -1,6 +1,7 @@
 """A partition that this broker leads, on its own disk.
 
     append  ─> validation ─> producers ─> LocalLog ─> HighWatermark ─> waiters
+    append_own, end_transaction: what coordinators write, which is made here and not validated
     read    ─> limit (HW or LSO) ─> LocalLog ─> a range of a file
 
 All of it is synchronous: between the check of a batch and its place in the log nothing else runs.
@@ -34,6 +35,7 @@ from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition_log import Appended, Isolation, TimestampAndOffset
 from anabranch.partition.watermark import HighWatermark
 from anabranch.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, read_header
+from anabranch.records.control import Marker, marker_batch
 from anabranch.records.record import iter_records, payload_of
 
 Changed = Callable[["Partition"], "asyncio.Future[None] | None"]
@@ -146,8 +148,39 @@ class Partition:
         if config.message_timestamp_type == "LogAppendTime":
             append_time_ms = now_ms
             header = validation.stamped(batch, now_ms)
-        base_offset = log.append(batch, header, self.leader_epoch)
-        if self._hw.replica_reached(self._broker, log.log_end):
+        return self._store(batch, header, append_time_ms)
+
+    def append_own(self, batch: memoryview) -> Appended:
+        """Store a batch that a coordinator of this broker made.  Its producer, if any, does not number it."""
+        header = read_header(batch)
+        if self.retired:
+            raise UnknownTopic("the topic is gone")
+        if len(batch) > self.log.config.max_message_bytes:
+            raise TooLarge(
+                f"the batch is {len(batch)} bytes, max.message.bytes is {self.log.config.max_message_bytes}"
+            )
+        if header.producer_id >= 0:
+            self.log.producers.check_epoch(header)
+        return self._store(batch, header, -1)
+
+    def end_transaction(self, producer_id: int, producer_epoch: int, marker: Marker) -> Appended:
+        """Store the marker that ends a transaction."""
+        if self.retired:
+            raise UnknownTopic("the topic is gone")
+        self.log.producers.check_end(producer_id, producer_epoch, marker.coordinator_epoch)
+        batch = memoryview(
+            marker_batch(
+                marker,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                timestamp=self._clock.now_ms(),
+            )
+        )
+        return self._store(batch, read_header(batch), -1)
+
+    def _store(self, batch: memoryview, header: BatchHeader, append_time_ms: int) -> Appended:
+        base_offset = self.log.append(batch, header, self.leader_epoch)
+        if self._hw.replica_reached(self._broker, self.log.log_end):
             self._waiters.wake()
         return Appended(base_offset, append_time_ms, self._changed(self))
 

@@ -38,6 +38,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.Exists: ErrorCode.topic_already_exists,
     # Somebody else's turn.
     errors.NotOwner: ErrorCode.not_leader_or_follower,
+    errors.NotCoordinator: ErrorCode.not_coordinator,
     errors.Fenced: ErrorCode.producer_fenced,
     errors.InvalidProducerEpoch: ErrorCode.invalid_producer_epoch,
     errors.TransactionCoordinatorFenced: ErrorCode.transaction_coordinator_fenced,

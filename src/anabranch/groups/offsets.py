@@ -1,0 +1,388 @@
+"""What groups have committed: the offsets of one shard.
+
+    commit ──────────────────────────────────────────> committed ──> fetched, deleted, expired
+    commit in a transaction ─> pending ─┬─ committed ─────^
+                                        └─ aborted ─> forgotten
+
+An offset that is pending is not fetched; whoever asks for stable offsets is told to come back.  Of a plain
+commit and one whose transaction ends later the newer stays, and which is newer is decided by their order
+in the log, not by when they came to count: compaction keeps the last record of a key, so a restart would
+otherwise find another offset than was there before.
+
+A group that only commits need not exist otherwise: its first offset makes it, an empty classic group.
+It goes when its last offset has.  Offsets age by their own time or since their group became empty
+(`Group.ages_from`), but not while the group is subscribed to their topic or a transaction is about to
+replace them.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from anabranch.groups.effects import Answer, Effects, KeyValue, Producer, Token
+from anabranch.groups.group import Group, GroupKind
+from anabranch.groups.parts import Surroundings
+from anabranch.groups.pending_offsets import Numbered, PendingOffsets
+from anabranch.groups.records import (
+    OFFSET_KEYS,
+    CommittedOffset,
+    OffsetKey,
+    read_offset,
+    read_offset_key,
+    write_offset,
+    write_offset_key,
+)
+from anabranch.wire.kafka.schema import ErrorCode
+
+BROKERS_RETENTION = -1
+"""What a commit says that does not ask for a retention of its own, as only versions 2 to 4 can."""
+
+_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
+_CONSUMER = "consumer"
+_EXPIRE = ("offsets", "expire")
+_TOMBSTONES_AT_ONCE = 5_000  # their keys may be long, and a decision is one batch
+_SOON_MS = 1_000
+
+
+class PartitionCommit(Protocol):
+    """An offset to be committed, as the decoder reads it from OffsetCommit and TxnOffsetCommit."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class TopicCommit(NamedTuple):
+    name: str
+    topic_id: UUID | None
+    partitions: Sequence[PartitionCommit]
+
+
+class Commit(NamedTuple):
+    """Offsets of partitions that are known to be there, and who commits them."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    """The generation, the member's epoch, or -1 of a client that assigns itself its partitions."""
+    instance_id: str | None
+    topics: Sequence[TopicCommit]
+    version: int
+    retention_ms: int = BROKERS_RETENTION
+
+
+class TopicPartitions(NamedTuple):
+    name: str
+    topic_id: UUID | None
+    partitions: Sequence[int]
+
+
+class Fetch(NamedTuple):
+    group_id: str
+    member_id: str | None
+    epoch: int
+    topics: Sequence[TopicPartitions] | None
+    """None asks for everything the group has committed."""
+    require_stable: bool
+
+
+class CommittedOffsets:
+    name = "offsets"
+    key_versions = OFFSET_KEYS
+
+    def __init__(
+        self, around: Surroundings, groups: dict[str, Group], new_group: Callable[[str], Group]
+    ) -> None:
+        """`groups` is the shard's; `new_group` makes one that has nothing but offsets."""
+        self._around = around
+        self._groups = groups
+        self._new_group = new_group
+        self._committed: dict[str, dict[str, dict[int, Numbered]]] = {}
+        self._pending = PendingOffsets()
+        self._replayed = 0
+
+    # --- from the log
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        self._replayed += 1
+        name = read_offset_key(key)
+        if value is None:
+            self._remove(name)
+            self._pending.forget(name)
+        else:
+            self._put(name, Numbered(self._replayed, read_offset(value)))
+
+    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        self._replayed += 1
+        if value is not None:  # nobody deletes within a transaction
+            name = read_offset_key(key)
+            self._know(name.group_id)
+            self._pending.put(producer_id, name, Numbered(self._replayed, read_offset(value)))
+
+    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
+        for name, offset in self._pending.end(producer_id).items():
+            if commit:
+                there = self._find(name)
+                if there is None or there.number < offset.number:
+                    self._put(name, offset)
+
+    def loaded(self, effects: Effects, now_ms: int) -> None:
+        effects.at(_EXPIRE, now_ms + self._around.config().retention_check_interval_ms)
+
+    # --- decisions
+
+    def commit(self, request: Commit, token: Token, now_ms: int) -> Effects:
+        group = self._groups.get(request.group_id)
+        code = self._may_commit(group, request, transactional=False)
+        effects = Effects()
+        if code:
+            effects.reply(token, _refused(request.topics, code))
+            return effects
+        expires_ms = -1
+        if request.retention_ms != BROKERS_RETENTION:
+            expires_ms = now_ms + request.retention_ms
+        effects.reply(token, self._write(request, effects, now_ms, expires_ms))
+        if group is not None:
+            member_id = request.member_id
+            effects.after(lambda: group.heard_of(member_id, now_ms))
+        return effects
+
+    def commit_in_transaction(
+        self, request: Commit, producer: Producer, token: Token, now_ms: int
+    ) -> Effects:
+        """As `commit`, to count when the transaction of `producer` commits."""
+        code = self._may_commit(self._groups.get(request.group_id), request, transactional=True)
+        effects = Effects()
+        if code:
+            effects.reply(token, _refused(request.topics, code))
+            return effects
+        effects.within(producer)
+        effects.reply(token, self._write(request, effects, now_ms, -1))
+        return effects
+
+    def delete(self, group_id: str, topics: Sequence[TopicPartitions], token: Token, now_ms: int) -> Effects:
+        effects = Effects()
+        group = self._groups.get(group_id)
+        if group is None or group.state == "Dead":
+            effects.reply(token, {"error_code": ErrorCode.group_id_not_found, "topics": []})
+        elif group.kind is GroupKind.CLASSIC and not group.is_empty and group.protocol_type != _CONSUMER:
+            effects.reply(token, {"error_code": ErrorCode.non_empty_group, "topics": []})
+        else:
+            answers = [self._delete_topic(group, topic, effects) for topic in topics]
+            effects.reply(token, {"topics": answers})
+        return effects
+
+    def forget_topics(self, topics: Iterable[str]) -> Effects:
+        """The topics are deleted, and what was committed for them would mislead if they came again."""
+        effects = Effects()
+        gone = set(topics)
+        names = {
+            OffsetKey(group_id, topic, partition)
+            for group_id, by_topic in self._committed.items()
+            for topic in gone & by_topic.keys()
+            for partition in by_topic[topic]
+        }
+        for topic in gone:
+            names.update(self._pending.of_topic(topic))
+        effects.records.extend(_tombstone(name) for name in sorted(names))
+        return effects
+
+    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
+        """Forget what is too old, and groups that nothing is left of."""
+        effects = Effects()
+        config = self._around.config()
+        retention_ms = config.retention_minutes * 60_000
+        for group in list(self._groups.values()):
+            if len(effects.records) >= _TOMBSTONES_AT_ONCE:
+                effects.at(_EXPIRE, now_ms + _SOON_MS)
+                return effects
+            self._expire(group, retention_ms, now_ms, effects)
+        effects.at(_EXPIRE, now_ms + config.retention_check_interval_ms)
+        return effects
+
+    # --- to look at
+
+    def fetch(self, request: Fetch) -> Answer:
+        """The answer for one group: `topics` and `error_code`."""
+        group = self._groups.get(request.group_id)
+        code = ErrorCode.group_id_not_found
+        if group is not None:
+            code = group.validate_fetch(request.member_id, request.epoch)
+        if code not in (ErrorCode.none, ErrorCode.group_id_not_found):
+            return {"group_id": request.group_id, "error_code": code, "topics": []}
+        known = {} if code else self._committed.get(request.group_id, {})
+        topics = request.topics
+        if topics is None:
+            topics = [TopicPartitions(name, None, list(offsets)) for name, offsets in known.items()]
+        return {
+            "group_id": request.group_id,
+            "error_code": ErrorCode.none,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "topic_id": topic.topic_id,
+                    "partitions": [
+                        self._fetched(request, topic, index, known.get(topic.name, {}).get(index))
+                        for index in topic.partitions
+                    ],
+                }
+                for topic in topics
+            ],
+        }
+
+    def committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """Topic, partition and offset of everything the group has committed."""
+        for topic, offsets in self._committed.get(group_id, {}).items():
+            for partition, offset in offsets.items():
+                yield topic, partition, offset.value
+
+    def tombstones(self, group_id: str) -> list[KeyValue]:
+        """The records that make everything forgotten which the group has committed or is about to."""
+        names = {OffsetKey(group_id, topic, index) for topic, index, _ in self.committed(group_id)}
+        names.update(self._pending.of_group(group_id))
+        return [_tombstone(name) for name in sorted(names)]
+
+    # --- how it is done
+
+    def _may_commit(self, group: Group | None, request: Commit, *, transactional: bool) -> ErrorCode:
+        if group is not None:
+            code = group.validate_commit(
+                request.member_id,
+                request.epoch,
+                request.instance_id,
+                transactional=transactional,
+                version=request.version,
+            )
+            if transactional and code == ErrorCode.stale_member_epoch:
+                return ErrorCode.illegal_generation
+            return code
+        if request.epoch < 0:
+            return ErrorCode.none
+        if transactional or request.version < _FIRST_WITH_GROUP_ID_NOT_FOUND:
+            return ErrorCode.illegal_generation
+        return ErrorCode.group_id_not_found
+
+    def _write(self, request: Commit, effects: Effects, now_ms: int, expires_ms: int) -> Answer:
+        limit = self._around.config().metadata_max_bytes
+        answers = []
+        for topic in request.topics:
+            partitions = []
+            for part in topic.partitions:
+                metadata = part.committed_metadata or ""
+                code = ErrorCode.none
+                if _java_length(metadata) > limit:
+                    code = ErrorCode.offset_metadata_too_large
+                else:
+                    name = OffsetKey(request.group_id, topic.name, part.partition_index)
+                    value = CommittedOffset(
+                        part.committed_offset,
+                        part.committed_leader_epoch,
+                        metadata,
+                        now_ms,
+                        expires_ms,
+                        topic.topic_id,
+                    )
+                    effects.write(write_offset_key(name), write_offset(value))
+                partitions.append({"partition_index": part.partition_index, "error_code": code})
+            answers.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
+        return {"topics": answers}
+
+    def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
+        in_use = group.is_subscribed_to(topic.name)
+        code = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
+        names = (OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions))
+        if not in_use:
+            effects.records.extend(
+                _tombstone(name) for name in names if self._find(name) is not None or name in self._pending
+            )
+        answers = [{"partition_index": index, "error_code": code} for index in topic.partitions]
+        return {"name": topic.name, "partitions": answers}
+
+    def _expire(self, group: Group, retention_ms: int, now_ms: int, effects: Effects) -> None:
+        """Tombstones for the group's offsets that are too old, and for the group if nothing holds it."""
+        old, kept = [], 0
+        for topic, offsets in self._committed.get(group.group_id, {}).items():
+            in_use = group.is_subscribed_to(topic)
+            for index, offset in offsets.items():
+                name = OffsetKey(group.group_id, topic, index)
+                if in_use or name in self._pending or not _is_old(group, offset.value, retention_ms, now_ms):
+                    kept += 1
+                else:
+                    old.append(_tombstone(name))
+        room = _TOMBSTONES_AT_ONCE - len(effects.records)
+        effects.records.extend(old[:room])
+        if len(old) < room and not kept and group.is_empty and not self._pending.is_open(group.group_id):
+            effects.records.extend(group.tombstones())
+
+    def _fetched(self, request: Fetch, topic: TopicPartitions, index: int, offset: Numbered | None) -> Answer:
+        answer: Answer = {
+            "partition_index": index,
+            "committed_offset": -1,
+            "committed_leader_epoch": -1,
+            "metadata": "",
+            "error_code": ErrorCode.none,
+        }
+        if request.require_stable and OffsetKey(request.group_id, topic.name, index) in self._pending:
+            answer["error_code"] = ErrorCode.unstable_offset_commit
+        elif offset is not None and not _of_another_topic(offset.value.topic_id, topic.topic_id):
+            answer["committed_offset"] = offset.value.offset
+            answer["committed_leader_epoch"] = offset.value.leader_epoch
+            answer["metadata"] = offset.value.metadata
+        return answer
+
+    def _find(self, name: OffsetKey) -> Numbered | None:
+        return self._committed.get(name.group_id, {}).get(name.topic, {}).get(name.partition)
+
+    def _put(self, name: OffsetKey, offset: Numbered) -> None:
+        self._know(name.group_id)
+        topics = self._committed.setdefault(name.group_id, {})
+        topics.setdefault(name.topic, {})[name.partition] = offset
+
+    def _know(self, group_id: str) -> None:
+        if group_id not in self._groups:
+            self._groups[group_id] = self._new_group(group_id)
+
+    def _remove(self, name: OffsetKey) -> None:
+        topics = self._committed.get(name.group_id, {})
+        offsets = topics.get(name.topic, {})
+        if offsets.pop(name.partition, None) is not None and not offsets:
+            del topics[name.topic]
+            if not topics:
+                del self._committed[name.group_id]
+
+
+def _refused(topics: Sequence[TopicCommit], code: ErrorCode) -> Answer:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "partitions": [
+                    {"partition_index": part.partition_index, "error_code": code} for part in topic.partitions
+                ],
+            }
+            for topic in topics
+        ]
+    }
+
+
+def _is_old(group: Group, offset: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
+    from_ms = group.ages_from(offset.committed_ms)
+    if from_ms is None:
+        return False
+    return now_ms >= (offset.expires_ms if offset.expires_ms >= 0 else from_ms + retention_ms)
+
+
+def _of_another_topic(stored: UUID | None, asked: UUID | None) -> bool:
+    """The topic was deleted and made again since the commit."""
+    return stored is not None and asked is not None and stored != asked
+
+
+def _tombstone(name: OffsetKey) -> KeyValue:
+    return KeyValue(write_offset_key(name), None)
+
+
+def _java_length(text: str) -> int:
+    """The length as Java counts it, which is what `offset.metadata.max.bytes` limits."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
