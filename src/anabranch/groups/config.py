@@ -1,11 +1,12 @@
 """What the group coordinator can be told: names, defaults and bounds are Kafka's.
 
-G2 and G3 add the options of their protocols here as they come to use them.
+Save the replicas of its topic: Kafka's default of 3 does not fit one broker, and its own sample
+configuration sets 1, as here.
 """
 
 from dataclasses import dataclass
 
-from anabranch.base.config import Kind, at_least, option
+from anabranch.base.config import INT_MAX, Kind, at_least, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,5 +58,81 @@ class OffsetsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig(OffsetsConfig):
+class ClassicConfig(OffsetsConfig):
+    """Groups of the classic protocol."""
+
+    min_session_timeout_ms: int = option(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6000,
+        None,
+        "Shortest session a member may ask for; shorter ones find the dead sooner and cost more heartbeats.",
+    )
+    max_session_timeout_ms: int = option(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        1_800_000,
+        None,
+        "Longest session a member may ask for.",
+    )
+    initial_rebalance_delay_ms: int = option(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        3000,
+        None,
+        "How long a new group waits for more members before its first rebalance.",
+    )
+    max_size: int = option(
+        "group.max.size",
+        Kind.INT,
+        INT_MAX,
+        at_least(1),
+        "Most members of a group.",
+    )
+
+
+    @property
+    def topic_config(self) -> dict[str, str]:
+        """The configuration of the topic that keeps groups."""
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self.topic_segment_bytes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicConfig:
+    """Groups whose members Join and Sync."""
+
+    min_session_timeout_ms: int = option(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6_000,
+        None,
+        "Shortest session timeout that a member may ask for.",
+    )
+    max_session_timeout_ms: int = option(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        1_800_000,
+        None,
+        "Longest session timeout that a member may ask for.",
+    )
+    initial_rebalance_delay_ms: int = option(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        3_000,
+        None,
+        "How long a new group waits for more members before its first rebalance ends.",
+    )
+    max_size: int = option(
+        "group.max.size", Kind.INT, INT_MAX, at_least(1), "Members that a group may have at most."
+    )
+    new_member_join_timeout_ms: int = 300_000
+    """How long a member may take to come back with the id it was given; nobody may set it in Kafka either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig(OffsetsConfig, ClassicConfig):
     """All of the group coordinator's options."""
