@@ -31,7 +31,7 @@ from anabranch.groups.records import GROUP_KEY, read_group, read_group_key
 from anabranch.wire.kafka.schema import ErrorCode
 
 _LONGEST_NAME = 4096
-"""Of a group, a protocol, a client or an instance: they are written into records, whose texts end at 32,767 bytes."""
+"""Of a group, a protocol, a client or an instance: records take texts of up to 32,767 bytes."""
 
 
 class ClassicMembers(Protocol):

@@ -28,8 +28,6 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 _ID_FIRST_FROM = 4
 _SKIPS_FROM = 9
-_NEW_MEMBER_WAITS_MS = 300_000
-"""Kafka's, where it is no option either."""
 _LONGEST_CLIENT_ID = 1024
 """As far as it goes into a member id."""
 
@@ -95,7 +93,7 @@ def _add(turn: Turn, group: ClassicGroup, who: Joining, member_id: str, token: T
     group.joining[member_id] = token
     # It cannot heartbeat before it has its answer.  A client that gave up asks again as somebody else, so
     # whoever waits for very long is not there.
-    member.session_ends_ms = turn.now_ms + _NEW_MEMBER_WAITS_MS
+    member.session_ends_ms = turn.now_ms + turn.config.new_member_join_timeout_ms
     turn.watch(group, member)
     gather_longer(turn, group)
     begin_or_go_on(turn, group)

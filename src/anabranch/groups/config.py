@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from anabranch.base.config import INT_MAX, Kind, at_least, option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OffsetsConfig:
     """Committed offsets and the topic that keeps them."""
 
@@ -56,41 +56,6 @@ class OffsetsConfig:
         "How often offsets are looked at to forget those whose time is over.",
     )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicConfig(OffsetsConfig):
-    """Groups of the classic protocol."""
-
-    min_session_timeout_ms: int = option(
-        "group.min.session.timeout.ms",
-        Kind.INT,
-        6000,
-        None,
-        "Shortest session a member may ask for; shorter ones find the dead sooner and cost more heartbeats.",
-    )
-    max_session_timeout_ms: int = option(
-        "group.max.session.timeout.ms",
-        Kind.INT,
-        1_800_000,
-        None,
-        "Longest session a member may ask for.",
-    )
-    initial_rebalance_delay_ms: int = option(
-        "group.initial.rebalance.delay.ms",
-        Kind.INT,
-        3000,
-        None,
-        "How long a new group waits for more members before its first rebalance.",
-    )
-    max_size: int = option(
-        "group.max.size",
-        Kind.INT,
-        INT_MAX,
-        at_least(1),
-        "Most members of a group.",
-    )
-
-
     @property
     def topic_config(self) -> dict[str, str]:
         """The configuration of the topic that keeps groups."""
@@ -101,8 +66,8 @@ class ClassicConfig(OffsetsConfig):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicConfig:
+@dataclass(frozen=True, kw_only=True)
+class ClassicConfig(OffsetsConfig):
     """Groups whose members Join and Sync."""
 
     min_session_timeout_ms: int = option(
@@ -134,5 +99,5 @@ class ClassicConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig(OffsetsConfig, ClassicConfig):
+class GroupConfig(ClassicConfig):
     """All of the group coordinator's options."""
