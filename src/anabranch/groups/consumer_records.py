@@ -1,0 +1,285 @@
+"""The records of consumer groups (KIP-848), as Kafka 4.3 writes them to `__consumer_offsets`.
+
+    key                    value (version 0, flexible)
+     3  group              the group's epoch; tag 0: a hash of the topics it is subscribed to
+     4  group              (before 4.0: those topics; read past, and removed with the group)
+     5  group, member      what the member asked for; tag 0: its classic protocols
+     6  group              the epoch of the target assignment; tag 0: when it was computed
+     7  group, member      the member's target
+     8  group, member      what the member holds; tag 0 of each topic: the epochs of its partitions
+    16  group, regex       the topics that it matched, and when
+
+The hash is our own, not Kafka's: nobody but the coordinator compares it, and only with its own.  Topics
+and partitions are written in order, so that equal states are equal bytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from anabranch.base.errors import Corrupt
+from anabranch.groups.consumer_member import (
+    ClassicMember,
+    ClassicProtocol,
+    Held,
+    Member,
+    MemberState,
+    Partitions,
+)
+from anabranch.groups.effects import KeyValue
+from anabranch.groups.fields import (
+    INT16,
+    INT32,
+    INT64,
+    Fields,
+    compact_blob,
+    compact_string,
+    string,
+    tagged,
+    varint,
+)
+
+EPOCH, TOPICS, MEMBER, TARGET_EPOCH, TARGET, HELD, REGEX = 3, 4, 5, 6, 7, 8, 16
+KEY_VERSIONS = frozenset((EPOCH, TOPICS, MEMBER, TARGET_EPOCH, TARGET, HELD, REGEX))
+
+_OF_A_MEMBER = frozenset((MEMBER, TARGET, HELD, REGEX))
+_V0 = INT16.pack(0)
+_NO_TAGS = b"\x00"
+_TAG = 0
+
+
+class Key(NamedTuple):
+    kind: int
+    group_id: str
+    of: str = ""
+    """The member, or the regular expression."""
+
+
+class GroupEpoch(NamedTuple):
+    epoch: int
+    topics_hash: int
+
+
+class TargetEpoch(NamedTuple):
+    epoch: int
+    computed_ms: int
+
+
+class Resolved(NamedTuple):
+    """What a regular expression stood for."""
+
+    topics: frozenset[str]
+    version: int
+    resolved_ms: int
+
+
+# Keys
+
+
+def key(kind: int, group_id: str, of: str = "") -> bytes:
+    return INT16.pack(kind) + string(group_id) + (string(of) if kind in _OF_A_MEMBER else b"")
+
+
+def read_key(data: bytes) -> Key:
+    fields = Fields(data)
+    kind = fields.int16()
+    return Key(kind, fields.string(), fields.string() if kind in _OF_A_MEMBER else "")
+
+
+def tombstone(kind: int, group_id: str, of: str = "") -> KeyValue:
+    return KeyValue(key(kind, group_id, of), None)
+
+
+# Values
+
+
+def epoch_record(group_id: str, epoch: int, topics_hash: int) -> KeyValue:
+    tags = tagged({_TAG: INT64.pack(topics_hash)} if topics_hash else {})
+    return KeyValue(key(EPOCH, group_id), _V0 + INT32.pack(epoch) + tags)
+
+
+def read_epoch(data: bytes) -> GroupEpoch:
+    fields = _value(data)
+    return GroupEpoch(fields.int32(), _tagged_int64(fields))
+
+
+def target_epoch_record(group_id: str, epoch: int, computed_ms: int) -> KeyValue:
+    tags = tagged({_TAG: INT64.pack(computed_ms)} if computed_ms else {})
+    return KeyValue(key(TARGET_EPOCH, group_id), _V0 + INT32.pack(epoch) + tags)
+
+
+def read_target_epoch(data: bytes) -> TargetEpoch:
+    fields = _value(data)
+    return TargetEpoch(fields.int32(), _tagged_int64(fields))
+
+
+def member_record(group_id: str, member: Member) -> KeyValue:
+    value = b"".join(
+        (
+            _V0,
+            compact_string(member.instance_id),
+            compact_string(member.rack_id),
+            compact_string(member.client_id),
+            compact_string(member.client_host),
+            _array(compact_string(name) for name in sorted(member.topic_names)),
+            compact_string(member.topic_regex),
+            INT32.pack(member.rebalance_timeout_ms),
+            compact_string(member.assignor),
+            tagged({_TAG: _classic(member.classic)}),
+        )
+    )
+    return KeyValue(key(MEMBER, group_id, member.member_id), value)
+
+
+def read_member(member_id: str, data: bytes) -> Member:
+    """What it asked for; what it holds is another record."""
+    fields = _value(data)
+    return Member(
+        member_id=member_id,
+        instance_id=fields.optional_string(flexible=True),
+        rack_id=fields.optional_string(flexible=True),
+        client_id=fields.string(flexible=True),
+        client_host=fields.string(flexible=True),
+        topic_names=frozenset(fields.string(flexible=True) for _ in range(fields.count(flexible=True))),
+        topic_regex=fields.optional_string(flexible=True),
+        rebalance_timeout_ms=fields.int32(),
+        assignor=fields.optional_string(flexible=True),
+        classic=_read_classic(fields.tags().get(_TAG)),
+    )
+
+
+def target_record(group_id: str, member_id: str, target: Partitions) -> KeyValue:
+    topics = _array(
+        topic.bytes + _int32s(sorted(partitions)) + _NO_TAGS for topic, partitions in sorted(target.items())
+    )
+    return KeyValue(key(TARGET, group_id, member_id), _V0 + topics + _NO_TAGS)
+
+
+def read_target(data: bytes) -> Partitions:
+    fields = _value(data)
+    target: dict[UUID, frozenset[int]] = {}
+    for _ in range(fields.count(flexible=True)):
+        topic = UUID(bytes=fields.take(16))
+        target[topic] = frozenset(_read_int32s(fields))
+        fields.tags()
+    return target
+
+
+def held_record(group_id: str, member: Member) -> KeyValue:
+    value = b"".join(
+        (
+            _V0,
+            INT32.pack(member.epoch),
+            INT32.pack(member.previous_epoch),
+            member.state.to_bytes(),
+            _held(member.assigned),
+            _held(member.revoking),
+            _NO_TAGS,
+        )
+    )
+    return KeyValue(key(HELD, group_id, member.member_id), value)
+
+
+def read_held(asked: Member, data: bytes) -> Member:
+    """`asked`, holding what the record says."""
+    fields = _value(data)
+    epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
+    known = state in (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
+    held = asked.holding(
+        MemberState(state) if known else MemberState.UNKNOWN,
+        epoch,
+        _read_held(fields),
+        _read_held(fields),
+    )
+    return msgspec.structs.replace(held, previous_epoch=previous_epoch)
+
+
+def regex_record(group_id: str, regex: str, resolved: Resolved) -> KeyValue:
+    topics = _array(compact_string(name) for name in sorted(resolved.topics))
+    value = _V0 + topics + INT64.pack(resolved.version) + INT64.pack(resolved.resolved_ms) + _NO_TAGS
+    return KeyValue(key(REGEX, group_id, regex), value)
+
+
+def read_regex(data: bytes) -> Resolved:
+    fields = _value(data)
+    topics = frozenset(fields.string(flexible=True) for _ in range(fields.count(flexible=True)))
+    return Resolved(topics, fields.int64(), fields.int64())
+
+
+# Parts
+
+
+def _value(data: bytes) -> Fields:
+    fields = Fields(data)
+    version = fields.int16()
+    if version != 0:
+        raise Corrupt(f"a record of a consumer group has version {version}, 0 is known")
+    return fields
+
+
+def _array(items: Iterable[bytes]) -> bytes:
+    encoded = list(items)
+    return varint(len(encoded) + 1) + b"".join(encoded)
+
+
+def _int32s(numbers: Iterable[int]) -> bytes:
+    return _array(INT32.pack(number) for number in numbers)
+
+
+def _read_int32s(fields: Fields) -> list[int]:
+    return [fields.int32() for _ in range(fields.count(flexible=True))]
+
+
+def _tagged_int64(fields: Fields) -> int:
+    content = fields.tags().get(_TAG)
+    return Fields(content).int64() if content is not None else 0
+
+
+def _held(held: Held) -> bytes:
+    return _array(_held_topic(topic, epochs) for topic, epochs in sorted(held.items()))
+
+
+def _held_topic(topic: UUID, epochs: Mapping[int, int]) -> bytes:
+    partitions = sorted(epochs)
+    at = _int32s(epochs[partition] for partition in partitions)
+    return topic.bytes + _int32s(partitions) + tagged({_TAG: at})
+
+
+def _read_held(fields: Fields) -> Held:
+    held: dict[UUID, dict[int, int]] = {}
+    for _ in range(fields.count(flexible=True)):
+        topic = UUID(bytes=fields.take(16))
+        partitions = _read_int32s(fields)
+        content = fields.tags().get(_TAG)
+        epochs = _read_int32s(Fields(content)) if content is not None else []
+        # Before 4.3 there were no such epochs; 0 lets any epoch of the member's commit.
+        epochs += [0] * (len(partitions) - len(epochs))
+        held[topic] = dict(zip(partitions, epochs, strict=False))
+    return held
+
+
+def _classic(classic: ClassicMember | None) -> bytes:
+    # A tagged structure that may be null is written even then: a byte says whether it follows.
+    if classic is None:
+        return b"\x00"
+    protocols = _array(
+        compact_string(protocol.name) + compact_blob(protocol.metadata) + _NO_TAGS
+        for protocol in classic.protocols
+    )
+    return b"\x01" + INT32.pack(classic.session_timeout_ms) + protocols + _NO_TAGS
+
+
+def _read_classic(content: bytes | None) -> ClassicMember | None:
+    if content is None:
+        return None
+    fields = Fields(content)
+    if fields.varint() == 0:
+        return None
+    session_timeout_ms = fields.int32()
+    protocols = []
+    for _ in range(fields.count(flexible=True)):
+        protocols.append(ClassicProtocol(fields.string(flexible=True), fields.blob(flexible=True)))
+        fields.tags()
+    return ClassicMember(session_timeout_ms, tuple(protocols))
