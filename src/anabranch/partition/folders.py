@@ -11,7 +11,9 @@ same name is never taken for the new one.
 
 import base64
 import fcntl
+import logging
 import os
+import re
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -20,8 +22,11 @@ from anabranch.base.errors import Unavailable
 from anabranch.base.ids import TopicName
 from anabranch.log.paths import LOG, PARTITION_METADATA
 
+log = logging.getLogger(__name__)
+
 CLEAN_STOP = ".kafka_cleanshutdown"
 LOCK = ".lock"
+_NAMED = re.compile(rb"version:\s*0\s+topic_id:\s*([\w-]{22})")
 
 
 def encode_id(topic_id: UUID) -> str:
@@ -44,17 +49,19 @@ def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:
     A folder of another topic is moved out of the way; where to, if so.
     """
     path = folder / PARTITION_METADATA
-    content = f"version: 0\ntopic_id: {encode_id(topic_id)}\n".encode()
     found = disk.read_whole(path)
+    named = _NAMED.fullmatch(found.strip())
     moved = None
-    if found and found.split() != content.split():
+    if named is not None:
+        if named[1].decode() == encode_id(topic_id):
+            return None
         moved = deleted_folder(data)
         disk.make_dirs(moved.parent)
         disk.rename(folder, moved)
-        found = b""
-    if not found:
-        disk.make_dirs(folder)
-        disk.write_whole(path, content, sync=False)
+    elif found:  # no reason to give up the records beside it
+        log.warning("%s is damaged and written anew", path)
+    disk.make_dirs(folder)
+    disk.write_whole(path, f"version: 0\ntopic_id: {encode_id(topic_id)}\n".encode(), sync=False)
     return moved
 
 

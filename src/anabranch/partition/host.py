@@ -17,7 +17,7 @@ from uuid import UUID
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
-from anabranch.base.errors import InvalidTopicName, UnknownTopic
+from anabranch.base.errors import AnabranchError, InvalidTopicName, UnknownTopic
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_offsets
 from anabranch.log.config import LogConfig
@@ -92,12 +92,19 @@ class PartitionHost:
                 partition.retire()
             self._log_starts.pop((name.kafka, index), None)
             self._recovery_points.pop((name.kafka, index), None)
-            folder = partition_folder(self.data, name, index)
-            if self._disk.exists(folder):
-                away = deleted_folder(self.data)
-                self._disk.make_dirs(away.parent)
-                self._disk.rename(folder, away)
-                self.on_removed(away)
+            self._move_away(partition_folder(self.data, name, index))
+
+    def _move_away(self, folder: Path) -> None:
+        if not self._disk.exists(folder):
+            return
+        away = deleted_folder(self.data)
+        try:
+            self._disk.make_dirs(away.parent)
+            self._disk.rename(folder, away)
+        except OSError as error:  # `claim` does it when the name is used again
+            log.warning("the folder %s of a deleted topic stays: %s", folder, error)
+            return
+        self.on_removed(away)
 
     # --- finding
 
@@ -183,10 +190,20 @@ class PartitionHost:
         self._disk.remove(self.data / CLEAN_STOP)
 
     def close(self) -> None:
-        """A clean stop: close every log and leave the mark that says so."""
-        for _, partition in self.open_partitions():
-            partition.log.close()
-        self._disk.write_whole(self.data / CLEAN_STOP, b'{"version": 0}\n')
+        """A clean stop: close every log and leave the mark that says so, if the disk lets us."""
+        clean = True
+        for topic, partition in self.open_partitions():
+            try:
+                partition.log.close()
+            except (AnabranchError, OSError) as error:
+                log.warning("%s-%d could not be closed: %s", topic.name.kafka, partition.index, error)
+                clean = False
+        if not clean:
+            return
+        try:
+            self._disk.write_whole(self.data / CLEAN_STOP, b'{"version": 0}\n')
+        except (AnabranchError, OSError) as error:
+            log.warning("the next start takes this stop for an unclean one: %s", error)
 
     def checkpoints(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         """Recovery points and log starts of all partitions, opened or not."""
