@@ -1,6 +1,6 @@
 """The composition root: one broker, from its configuration to its open port.
 
-    data folder ─> metadata store ─> cluster image ─> partitions ─> listener
+    data folder ─> metadata store ─> cluster image ─> partitions ─> coordinators ─> listener
                                           └─ dynamic configuration
 
 Everything is built here and nowhere else; parts get what they need as arguments.  `stop` takes it
@@ -18,6 +18,7 @@ from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.network import TcpNetwork
 from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.coordinators import group_coordinator
 from anabranch.cluster.hosting import Hosting
 from anabranch.cluster.image import BrokerImage, ClusterImage
 from anabranch.cluster.topics import TopicDefaults
@@ -81,6 +82,7 @@ class Node:
         self._upkeep = Upkeep(self._host, disk, clock, dynamic)
         self._host.recover()
 
+        self._groups = group_coordinator(cluster, self._host, clock, chance, lambda: dynamic.current.groups)
         self._producer_ids = ProducerIds(cluster)
         services = Services(
             clock=clock,
@@ -90,6 +92,7 @@ class Node:
             producer_ids=self._producer_ids,
             telemetry=Telemetry(cluster, dynamic, clock, chance),
             fetch_sessions=FetchSessions(config.fetch.max_session_slots, clock, chance),
+            groups=self._groups,
         )
         self._listener = KafkaListener(load_apis(), services)
         bind = config.sockets.bind
@@ -102,6 +105,7 @@ class Node:
         self._run(cluster.run())
         self._run(self._listener.sweep())
         self._run(self._upkeep.run())
+        self._run(self._groups.load())
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Supervise a task for as long as the node lives: if it dies, so does the node."""
@@ -120,6 +124,7 @@ class Node:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._groups.close()
         await self._producer_ids.close()
         await self._upkeep.stop()
         self._host.close()

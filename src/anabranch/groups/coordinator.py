@@ -39,7 +39,7 @@ class GroupCoordinator:
         is_stored: Callable[[int], bool],
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
-        """`partition` gives a partition of the topic that is served here; `is_stored`: it has been written."""
+        """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
         self._topics = around.topics
         self._is_stored = is_stored
         self._create_topic = create_topic
@@ -89,10 +89,18 @@ class GroupCoordinator:
         return [await self._runtime.look(index) for index in self._in_use()]
 
     async def end_transaction(
-        self, partition: int, producer: Producer, coordinator_epoch: int, *, commit: bool
+        self,
+        partition: int,
+        producer: Producer,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        strict: bool = False,
     ) -> None:
         """A transaction that touched `partition` of the topic is over."""
-        await self._runtime.end_transaction(partition, producer, coordinator_epoch, commit=commit)
+        await self._runtime.end_transaction(
+            partition, producer, coordinator_epoch, commit=commit, strict=strict
+        )
 
     # --- as the node lives
 

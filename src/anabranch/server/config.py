@@ -26,6 +26,7 @@ from typing import Any
 from anabranch.base.config import Option, options_of, section
 from anabranch.base.errors import Invalid, InvalidConfig
 from anabranch.cluster.image import ClusterImage
+from anabranch.groups.config import GroupConfig
 from anabranch.log.config import BROKER_OPTIONS as LOG_OPTIONS
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
@@ -51,6 +52,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "cleaner": CleanerConfig,
     "producers": ProducerStateConfig,
     "telemetry": TelemetryConfig,
+    "groups": GroupConfig,
 }
 
 BROKER_OPTIONS: Mapping[str, Option] = {
@@ -83,6 +85,7 @@ class BrokerConfig:
     cleaner: CleanerConfig
     producers: ProducerStateConfig
     telemetry: TelemetryConfig
+    groups: GroupConfig
     log: LogConfig
     layers: Layers
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
+from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.partition.host import PartitionHost
 from anabranch.server.config import DynamicConfig
 from anabranch.server.fetch_sessions import FetchSessions
@@ -21,4 +22,5 @@ class Services:
     producer_ids: ProducerIds
     telemetry: Telemetry
     fetch_sessions: FetchSessions
+    groups: GroupCoordinator
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)

@@ -23,6 +23,7 @@ from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.coordinators import group_coordinator
 from anabranch.cluster.hosting import Hosting
 from anabranch.cluster.image import BrokerImage, ClusterImage, TopicImage
 from anabranch.cluster.topics import NewTopic, TopicDefaults
@@ -138,9 +139,13 @@ async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]
     producer_ids = ProducerIds(cluster)
     telemetry = Telemetry(cluster, dynamic, clock, chance)
     sessions = FetchSessions(config.fetch.max_session_slots, clock, chance)
+    groups = group_coordinator(cluster, host, clock, chance, lambda: dynamic.current.groups)
     try:
-        yield WholeBroker(Services(clock, dynamic, cluster, host, producer_ids, telemetry, sessions), clock)
+        yield WholeBroker(
+            Services(clock, dynamic, cluster, host, producer_ids, telemetry, sessions, groups), clock
+        )
     finally:
+        groups.close()
         await producer_ids.close()
         host.close()
         await store.close()

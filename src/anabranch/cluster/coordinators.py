@@ -1,0 +1,57 @@
+"""Coordinators, put together from what they need of the cluster and of the partitions.
+
+They stand below the cluster and see it through the narrow functions given here.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from anabranch.base.clock import Clock
+from anabranch.base.ids import TopicName
+from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.group_topics import GroupTopics
+from anabranch.cluster.image import ClusterImage, topic_changes
+from anabranch.cluster.topics import NewTopic
+from anabranch.groups.config import GroupConfig
+from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from anabranch.groups.parts import Surroundings
+from anabranch.partition.host import PartitionHost
+
+
+def group_coordinator(
+    cluster: Cluster,
+    host: PartitionHost,
+    clock: Clock,
+    chance: Random,
+    config: Callable[[], GroupConfig],
+) -> GroupCoordinator:
+    """The group coordinator of this broker, told of topics that are deleted."""
+
+    async def create_topic() -> None:
+        told = config()
+        await cluster.create_topic(
+            NewTopic(
+                TopicName.from_kafka(OFFSETS_TOPIC),
+                told.topic_partitions,
+                told.topic_replication_factor,
+                config=told.topic_config,
+            )
+        )
+
+    coordinator = GroupCoordinator(
+        clock,
+        Surroundings(config, GroupTopics(lambda: cluster.image), chance),
+        lambda index: host.partition(OFFSETS_TOPIC, index),
+        lambda index: host.is_stored(OFFSETS_TOPIC, index),
+        create_topic,
+    )
+
+    def image_changed(old: ClusterImage, new: ClusterImage) -> None:
+        coordinator.topics_deleted(
+            before.name.kafka
+            for before, after in topic_changes(old, new)
+            if before is not None and after is None
+        )
+
+    cluster.subscribe(image_changed)
+    return coordinator
