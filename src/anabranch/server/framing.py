@@ -2,8 +2,9 @@
 
 Bytes are received where they will be used.  All connections share one scratch buffer for what is
 whole when it arrives, which is nearly everything; a frame that is not gets a buffer of its own until
-it is complete.  So an idle connection holds no memory, and a large frame is copied by its first part
-only.
+it is complete.  So an idle connection holds no memory.  A frame that would fill most of the scratch
+buffer keeps that one, and the others get another, so that the large frames of a busy producer are not
+copied at all.
 
     scratch  │len│ frame │len│ frame │len│ begin…        handled in place, in order
                                      └──────────┐
@@ -22,8 +23,8 @@ from anabranch.base.budget import ByteBudget
 from anabranch.base.errors import Corrupt, TooLarge
 from anabranch.base.network import Link
 
-SCRATCH_BYTES = 256 * 1024
-_FIRST_BYTES = (1 << 20) + (1 << 16)  # room for a frame around one batch of 1 MB
+SCRATCH_BYTES = (1 << 20) + (1 << 16)  # room for a frame around one batch of 1 MB
+_LARGE_BYTES = SCRATCH_BYTES // 2  # a smaller frame does not get a whole buffer of that size
 _FREE_BYTES = 64 * 1024  # frames up to this size are not charged
 _MAX_SPARES = 4
 _LENGTH = struct.Struct(">i")
@@ -46,15 +47,26 @@ class Buffers:
         self._resting = False
 
     def take(self, size: int) -> memoryview:
-        if size <= _FREE_BYTES:
+        if size < _LARGE_BYTES:
             return memoryview(bytearray(size))
         self._resting = False
-        return (self._spares.pop() if self._spares else memoryview(bytearray(_FIRST_BYTES)))[:size]
+        return (self._spares.pop() if self._spares else memoryview(bytearray(SCRATCH_BYTES)))[:size]
+
+    def keep(self, data: memoryview, at: int, size: int) -> memoryview | None:
+        """The `size` bytes from `at` of the scratch buffer, if `data` is that and they would fill most of it.
+
+        The caller has them for its own; `scratch` is another buffer from now on.
+        """
+        if size < _LARGE_BYTES or at + size > SCRATCH_BYTES or data.obj is not self.scratch.obj:
+            return None
+        kept = self.scratch[at : at + size]
+        self.scratch = self.take(SCRATCH_BYTES)
+        return kept
 
     def give(self, buffer: memoryview) -> None:
         """Nobody needs `buffer`, which `take` gave out, any more."""
         whole: bytearray = buffer.obj  # type: ignore[assignment]
-        if len(whole) == _FIRST_BYTES and len(self._spares) < _MAX_SPARES:
+        if len(whole) == SCRATCH_BYTES and len(self._spares) < _MAX_SPARES:
             self._spares.append(memoryview(whole))
 
     def relax(self) -> None:
@@ -143,7 +155,7 @@ class Frames:
         if not self._size:
             if self._filled < _PREFIX:
                 return
-            self._begin(self._length(own), own[:_PREFIX])
+            self._begin(_PREFIX + self._length(own), own[:_PREFIX])
         elif self._filled == self._size:
             self._finish(own)
 
@@ -175,7 +187,12 @@ class Frames:
             self._own[: end - at] = data[at:]
             self._filled, self._size = end - at, 0
         else:
-            self._begin(self._length(data, at), data[at:])
+            size = _PREFIX + self._length(data, at)
+            kept = self._buffers.keep(data, at, size)
+            if kept is None:
+                self._begin(size, data[at:])
+            else:
+                self._receive_into(kept, end - at, size)
 
     def _length(self, data: memoryview, at: int = 0) -> int:
         length: int = _LENGTH.unpack_from(data, at)[0]
@@ -187,14 +204,16 @@ class Frames:
 
     # --- a frame that is not whole yet
 
-    def _begin(self, length: int, head: memoryview) -> None:
-        size = _PREFIX + length
-        self._own = own = self._buffers.take(min(size, _FIRST_BYTES))
+    def _begin(self, size: int, head: memoryview) -> None:
+        own = self._buffers.take(min(size, SCRATCH_BYTES))
         own[: len(head)] = head
-        self._filled, self._size = len(head), size
+        self._receive_into(own, len(head), size)
+
+    def _receive_into(self, own: memoryview, filled: int, size: int) -> None:
+        self._own, self._filled, self._size = own, filled, size
         if size > _FREE_BYTES:
             self._charge()
-        if size == len(head):
+        if size == filled:
             self._finish(own)
 
     def _charge(self) -> None:
