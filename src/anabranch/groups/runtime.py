@@ -106,14 +106,14 @@ class Runtime(Generic[S]):
             served.waiting.discard(token)
 
     async def end_transaction(
-        self, index: int, producer: Producer, coordinator_epoch: int, *, commit: bool
+        self, index: int, producer: Producer, coordinator_epoch: int, *, commit: bool, strict: bool = False
     ) -> None:
         """Write the end of `producer`'s transaction to shard `index`, which need not be loaded for it."""
         served = self._served.get(index)
         live = served is not None and not served.partition.retired
         partition = served.partition if served is not None and live else self._partition(index)
         marker = Marker(commit, coordinator_epoch)
-        appended = partition.end_transaction(producer.producer_id, producer.epoch, marker)
+        appended = partition.end_transaction(producer.producer_id, producer.epoch, marker, strict=strict)
         if served is not None and live and served.loading is None:
             served.shard.transaction_ended(producer.producer_id, commit=commit)
         if appended.acknowledged is not None:

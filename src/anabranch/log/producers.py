@@ -25,6 +25,7 @@ from anabranch.records.batch import BatchHeader
 
 KEPT_BATCHES = 5
 NO_EPOCH = -1
+LAST_EPOCH = (1 << 15) - 1  # only ever an end's: no producer is given it
 
 
 class WrittenBatch(NamedTuple):
@@ -148,12 +149,19 @@ class Producers:
             producer.txn_first_offset = base_offset
             self._open[header.producer_id] = base_offset
 
-    def check_end(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Whether a coordinator may end a transaction of `producer_id`."""
+    def check_end(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, strict: bool = False
+    ) -> None:
+        """Whether a coordinator may end a transaction of `producer_id`.
+
+        A `strict` end has a later epoch than what it ends.  In the epoch that a transaction is open in it is
+        late, and that one is the next; if none is open it is the same end once more, which does no harm.
+        """
         producer = self._by_id.get(producer_id)
         if producer is None:
             return
-        if producer_epoch < producer.epoch:
+        is_late = strict and producer_epoch == producer.epoch != LAST_EPOCH and producer_id in self._open
+        if producer_epoch < producer.epoch or is_late:
             raise InvalidProducerEpoch(
                 f"a transaction of producer {producer_id} is ended for epoch {producer_epoch}, "
                 f"epoch {producer.epoch} has written since"

@@ -163,11 +163,13 @@ class Partition:
             self.log.producers.check_epoch(header)
         return self._store(batch, header, -1)
 
-    def end_transaction(self, producer_id: int, producer_epoch: int, marker: Marker) -> Appended:
-        """Store the marker that ends a transaction."""
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, marker: Marker, *, strict: bool = False
+    ) -> Appended:
+        """Store the marker that ends a transaction; if `strict`, none that is open in the marker's own epoch."""
         if self.retired:
             raise UnknownTopic("the topic is gone")
-        self.log.producers.check_end(producer_id, producer_epoch, marker.coordinator_epoch)
+        self.log.producers.check_end(producer_id, producer_epoch, marker.coordinator_epoch, strict=strict)
         batch = memoryview(
             marker_batch(
                 marker,

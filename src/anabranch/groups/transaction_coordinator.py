@@ -1,0 +1,278 @@
+"""The transaction coordinator: which shard a transactional id belongs to, and what takes more than a step.
+
+    end ─> PrepareCommit in the log ─> markers in every partition ─> CompleteCommit in the log ─> answer
+
+From Prepare on the outcome is fixed.  The client is told when the markers have been tried once: usually all
+is done by then and its next transaction starts without a refusal.  What is not done, because a disk was full
+or the broker was killed, is tried again until it is; after a start, first of all.
+
+`run` does that, and looks from time to time for transactions that have timed out and for ids nobody uses.
+
+Raised to handlers, who answer with its code: NotCoordinator while there is no topic or another broker leads
+the partition, CoordinatorLoading while the shard is being read.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from anabranch.base.clock import Clock
+from anabranch.base.errors import (
+    AnabranchError,
+    CoordinatorLoading,
+    NotCoordinator,
+    Unavailable,
+    UnknownTopic,
+)
+from anabranch.groups import transactions
+from anabranch.groups.coordinator import partition_for
+from anabranch.groups.effects import Answer, Effects, Producer, Token
+from anabranch.groups.runtime import Runtime
+from anabranch.groups.transaction_config import TransactionConfig
+from anabranch.groups.transaction_markers import Markers
+from anabranch.groups.transaction_records import NO_PRODUCER_ID, TopicPartition, Transaction
+from anabranch.groups.transaction_shard import Added, TransactionShard, refused
+from anabranch.partition.host import PartitionHost
+from anabranch.partition.partition import Partition
+from anabranch.wire.kafka.schema import ErrorCode
+
+log = logging.getLogger(__name__)
+
+STATE_TOPIC = "__transaction_state"
+_RETRY_S = 0.1
+_EXPIRED_A_BATCH = 1000
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        clock: Clock,
+        host: PartitionHost,
+        config: Callable[[], TransactionConfig],
+        new_producer_id: Callable[[], Awaitable[int]],
+        create_topic: Callable[[], Awaitable[None]],
+        markers: Markers,
+    ) -> None:
+        self._clock = clock
+        self._host = host
+        self._config = config
+        self._new_producer_id = new_producer_id
+        self._create_topic = create_topic
+        self._runtime: Runtime[TransactionShard] = Runtime(clock, TransactionShard, self._partition)
+        self.markers = markers
+        self._finishing: set[str] = set()
+        self._unfinished: set[tuple[int, str]] = set()
+        self._work = asyncio.Event()
+        self._is_loaded = False
+
+    # --- where
+
+    async def ensure_topic(self) -> int:
+        """The number of partitions of the topic, which is made if it is not there."""
+        try:
+            return self._partitions()
+        except NotCoordinator:
+            await self._create_topic()
+            return self._partitions()
+
+    def shard_of(self, transactional_id: str) -> int:
+        return partition_for(transactional_id, self._partitions())
+
+    def _partitions(self) -> int:
+        try:
+            return len(self._host.topic(STATE_TOPIC).partitions)
+        except UnknownTopic as error:
+            raise NotCoordinator(f"the topic {STATE_TOPIC} has not been made yet") from error
+
+    def _partition(self, index: int) -> Partition:
+        return self._host.partition(STATE_TOPIC, index)
+
+    # --- what clients ask for
+
+    async def initialize(
+        self, transactional_id: str, timeout_ms: int, known: Producer | None = None
+    ) -> Answer:
+        """An instance of a producer introduces itself.  Its producer id and epoch."""
+        if not 0 < timeout_ms <= self._config().max_timeout_ms:
+            return refused(ErrorCode.invalid_transaction_timeout)
+        index = self.shard_of(transactional_id)
+        new_id = await self._maybe_new_id(index, transactional_id)
+        instance = transactions.Instance(timeout_ms, known, new_id)
+        answer = await self._runtime.submit(
+            index, lambda shard, token, now_ms: shard.initialize(token, transactional_id, instance, now_ms)
+        )
+        await self._finish(index, transactional_id)
+        return answer
+
+    async def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        client_version: int = 0,
+    ) -> ErrorCode:
+        """Partitions take part in the producer's transaction, which begins if it has not yet."""
+        added = Added(producer, frozenset(partitions), client_version)
+        answer = await self._runtime.submit(
+            self.shard_of(transactional_id),
+            lambda shard, token, now_ms: shard.add(token, transactional_id, added, now_ms),
+        )
+        return ErrorCode(answer["error_code"])
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each of `partitions` takes part in the transaction that the producer has open."""
+        shard = self._runtime.read(self.shard_of(transactional_id))
+        return transactions.verify(shard.transactions.get(transactional_id), producer, partitions)
+
+    async def end(
+        self, transactional_id: str, producer: Producer, *, commit: bool, client_version: int = 0
+    ) -> Answer:
+        """Commit or abort.  The producer id and epoch to go on with, which the second protocol changes."""
+        index = self.shard_of(transactional_id)
+        new_id = NO_PRODUCER_ID
+        if client_version >= transactions.EPOCH_BUMP:
+            new_id = await self._maybe_new_id(index, transactional_id)
+        ending = transactions.Ending(producer, commit, client_version, new_id)
+        answer = await self._runtime.submit(
+            index, lambda shard, token, now_ms: shard.end(token, transactional_id, ending, now_ms)
+        )
+        await self._finish(index, transactional_id)
+        return answer
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        shard = self._runtime.read(self.shard_of(transactional_id))
+        return shard.transactions.get(transactional_id)
+
+    def all(self) -> dict[str, Transaction]:
+        """Every transaction there is.  CoordinatorLoading while not all are known."""
+        if not self._is_loaded:
+            raise CoordinatorLoading("transactions are being read")
+        return {id: one for shard in self._runtime.shards() for id, one in shard.transactions.items()}
+
+    # --- what goes on by itself
+
+    async def run(self) -> None:
+        """Finish what a kill left unfinished, then look after time-outs for as long as the node lives."""
+        await self._load_all()
+        next_expiry = self._clock.monotonic() + self._config().expiration_check_interval_ms / 1000
+        next_abort = self._clock.monotonic()
+        while True:
+            now = self._clock.monotonic()
+            if now >= next_abort:
+                next_abort = now + self._config().abort_check_interval_ms / 1000
+                await self._each_shard(self._look_after)
+            if now >= next_expiry:
+                next_expiry = now + self._config().expiration_check_interval_ms / 1000
+                await self._each_shard(self._expire)
+            for index, transactional_id in tuple(self._unfinished):
+                await self._finish(index, transactional_id)
+            await self._rest(
+                _RETRY_S if self._unfinished else min(next_abort, next_expiry) - self._clock.monotonic()
+            )
+
+    def close(self) -> None:
+        self._runtime.close()
+
+    async def _load_all(self) -> None:
+        try:
+            count = self._partitions()
+        except NotCoordinator:
+            self._is_loaded = True
+            return
+        for index in range(count):
+            if self._host.is_stored(STATE_TOPIC, index):
+                await self._load(index)
+        self._is_loaded = True
+
+    async def _load(self, index: int) -> None:
+        try:
+            await self._runtime.load(index)
+        except AnabranchError as error:
+            log.warning("the transactions of partition %d cannot be served: %s", index, error)
+
+    async def _each_shard(self, work: Callable[[TransactionShard, int], Awaitable[None]]) -> None:
+        for shard in self._runtime.shards():
+            try:
+                await work(shard, self._clock.now_ms())
+            except AnabranchError as error:
+                log.warning("transactions of shard %d are looked at later: %s", shard.index, error)
+
+    async def _look_after(self, shard: TransactionShard, now_ms: int) -> None:
+        """Abort what has timed out; find what is prepared and not finished, for whatever reason."""
+        for transactional_id in shard.timed_out(now_ms):
+            log.info("the transaction of %r has timed out and is aborted", transactional_id)
+            await self._fence(shard.index, transactional_id)
+        self._unfinished.update((shard.index, id) for id in shard.prepared())
+
+    async def _fence(self, index: int, transactional_id: str) -> None:
+        new_id = await self._maybe_new_id(index, transactional_id)
+        await self._runtime.submit(
+            index, lambda shard, token, now_ms: shard.fence(token, transactional_id, new_id, now_ms)
+        )
+        await self._finish(index, transactional_id)
+
+    async def _expire(self, shard: TransactionShard, now_ms: int) -> None:
+        expiration_ms = self._config().expiration_ms
+        expired = shard.expired(expiration_ms, now_ms)
+        while expired:
+            ids, expired = expired[:_EXPIRED_A_BATCH], expired[_EXPIRED_A_BATCH:]
+            await self._runtime.submit(shard.index, partial(_expire, ids=ids, expiration_ms=expiration_ms))
+
+    async def _rest(self, seconds: float) -> None:
+        """Until there is work, or time has passed."""
+        try:
+            await asyncio.wait_for(self._work.wait(), max(0.001, seconds))
+        except TimeoutError:
+            return
+        self._work.clear()
+
+    # --- how it is done
+
+    async def _finish(self, index: int, transactional_id: str) -> None:
+        """Complete a transaction if it is prepared, now or as soon as that is possible."""
+        if transactional_id in self._finishing:
+            return
+        self._finishing.add(transactional_id)
+        try:
+            finished = await self._try_to_finish(index, transactional_id)
+        except (AnabranchError, OSError) as error:
+            log.warning("the transaction of %r cannot be completed yet: %s", transactional_id, error)
+            finished = False
+        finally:
+            self._finishing.discard(transactional_id)
+        if finished:
+            self._unfinished.discard((index, transactional_id))
+        else:
+            self._unfinished.add((index, transactional_id))
+            self._work.set()
+
+    async def _try_to_finish(self, index: int, transactional_id: str) -> bool:
+        """Write the markers of a transaction that is prepared, then write that all are there."""
+        prepared = self._runtime.read(index).transactions.get(transactional_id)
+        if prepared is None or prepared.state not in transactions.PREPARED:
+            return True
+        if not await self.markers.write_all(prepared, self._partition(index).leader_epoch):
+            return False
+        await self._runtime.submit(
+            index, lambda shard, token, now_ms: shard.complete(token, transactional_id, prepared, now_ms)
+        )
+        return True
+
+    async def _maybe_new_id(self, index: int, transactional_id: str) -> int:
+        """A producer id, if the next step may need one."""
+        shard = await self._runtime.load(index)
+        if not transactions.needs_producer_id(shard.transactions.get(transactional_id)):
+            return NO_PRODUCER_ID
+        try:
+            return await self._new_producer_id()
+        except Unavailable as error:
+            raise CoordinatorLoading(str(error)) from error
+
+
+def _expire(
+    shard: TransactionShard, token: Token, now_ms: int, ids: list[str], expiration_ms: int
+) -> Effects:
+    return shard.expire(token, ids, expiration_ms, now_ms)

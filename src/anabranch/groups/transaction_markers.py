@@ -1,0 +1,112 @@
+"""Markers: the ends of a transaction, written to every partition that took part.
+
+A marker for `__consumer_offsets` goes by the group coordinator, since the offsets that were pending there
+count from then on, or are forgotten.  A partition that is gone needs none.
+
+Markers of a transaction are written until all are there, also after a restart, so a partition may get one
+twice: the second finds nothing open and changes nothing.  That a late one does not end the transaction
+after is the partition's to see (`strict`, by the epoch that the second protocol moves with each end).
+"""
+
+import asyncio
+import logging
+from typing import NamedTuple, Protocol
+
+from anabranch.base.errors import AnabranchError, InvalidProducerEpoch, UnknownTopic
+from anabranch.base.seldom import Seldom
+from anabranch.groups.coordinator import OFFSETS_TOPIC
+from anabranch.groups.effects import Producer
+from anabranch.groups.transaction_records import State, Transaction
+from anabranch.groups.transactions import EPOCH_BUMP
+from anabranch.partition.host import PartitionHost
+from anabranch.records.control import Marker
+
+_trouble = Seldom(logging.getLogger(__name__), 10.0)
+
+
+class TransactionalOffsets(Protocol):
+    """What markers need of the group coordinator."""
+
+    async def end_transaction(
+        self,
+        partition: int,
+        producer: Producer,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        strict: bool = False,
+    ) -> None:
+        """End `producer`'s transaction in a partition of `__consumer_offsets`."""
+
+
+class End(NamedTuple):
+    """How a producer's transaction ends."""
+
+    producer: Producer
+    marker: Marker
+    strict: bool
+    """Refuse it where the producer has a transaction open in this very epoch: that is the next one."""
+
+
+def end_of(prepared: Transaction, coordinator_epoch: int) -> End:
+    commit = prepared.state is State.PREPARE_COMMIT
+    return End(
+        Producer(prepared.producer_id, prepared.epoch),
+        Marker(commit, coordinator_epoch),
+        prepared.client_version >= EPOCH_BUMP,
+    )
+
+
+class Markers:
+    def __init__(self, host: PartitionHost, offsets: TransactionalOffsets) -> None:
+        self._host = host
+        self._offsets = offsets
+
+    async def write(self, topic: str, index: int, end: End) -> None:
+        """Write a marker, and wait until it is acknowledged."""
+        acknowledged = await self._append(topic, index, end)
+        if acknowledged is not None:
+            await acknowledged
+
+    async def write_all(self, prepared: Transaction, coordinator_epoch: int) -> bool:
+        """Write the markers of a transaction.  Whether every partition that needs one has it now."""
+        end = end_of(prepared, coordinator_epoch)
+        waiting: list[asyncio.Future[None]] = []
+        written = True
+        for topic, index in sorted(prepared.partitions):
+            try:
+                acknowledged = await self._append(topic, index, end)
+            except (AnabranchError, OSError) as error:
+                written &= _is_settled(topic, index, error)
+            else:
+                if acknowledged is not None:
+                    waiting.append(acknowledged)
+        for outcome in await asyncio.gather(*waiting, return_exceptions=True) if waiting else ():
+            written &= outcome is None
+        return written
+
+    async def _append(self, topic: str, index: int, end: End) -> "asyncio.Future[None] | None":
+        """What is still to be waited for, if anything."""
+        partition = self._host.partition(topic, index)
+        if topic != OFFSETS_TOPIC:
+            return partition.end_transaction(*end.producer, end.marker, strict=end.strict).acknowledged
+        await self._offsets.end_transaction(
+            index,
+            end.producer,
+            end.marker.coordinator_epoch,
+            commit=end.marker.commit,
+            strict=end.strict,
+        )
+        return None
+
+
+def _is_settled(topic: str, index: int, error: Exception) -> bool:
+    """Whether a partition that refused a marker needs none."""
+    if isinstance(error, UnknownTopic):
+        return True
+    if isinstance(error, InvalidProducerEpoch):
+        # A later epoch has written there, which it could not before this marker was there.
+        _trouble.warning("a marker for %s-%d is not needed any more: %s", topic, index, error)
+        return True
+    _trouble.warning("a marker for %s-%d could not be written yet: %s", topic, index, error)
+    return False
