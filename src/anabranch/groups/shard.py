@@ -9,6 +9,7 @@ it stays in the log for whoever does.
 
 from collections.abc import Hashable
 
+from anabranch.groups.classic import ClassicGroups
 from anabranch.groups.classic_group import ClassicGroup
 from anabranch.groups.effects import Effects
 from anabranch.groups.fields import INT16
@@ -21,7 +22,8 @@ class GroupShard:
     def __init__(self, around: Surroundings) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets(around, self.groups, ClassicGroup)
-        parts: tuple[Part, ...] = (self.offsets,)
+        self.classic = ClassicGroups(around, self.groups)
+        parts: tuple[Part, ...] = (self.offsets, self.classic)
         self._by_name = {part.name: part for part in parts}
         self._by_version = {version: part for part in parts for version in part.key_versions}
 
