@@ -166,7 +166,7 @@ class Partition:
     def end_transaction(
         self, producer_id: int, producer_epoch: int, marker: Marker, *, strict: bool = False
     ) -> Appended:
-        """Store the marker that ends a transaction; if `strict`, none that is open in the marker's own epoch."""
+        """Store the marker that ends a transaction; if `strict`, not one open in the marker's own epoch."""
         if self.retired:
             raise UnknownTopic("the topic is gone")
         self.log.producers.check_end(producer_id, producer_epoch, marker.coordinator_epoch, strict=strict)
