@@ -18,7 +18,7 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
 
-BASE_MS = 1_700_000_000_000
+BASE_MS = int(time.time()) * 1000 - 20_000_000  # some hours ago, or retention would take it
 SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "2048"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPICS: dict[str, dict[str, str]] = {

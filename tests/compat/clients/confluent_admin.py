@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     NewTopic,
     OffsetSpec,
 )
-from transcript import Transcript, arguments, present
+from transcript import BASE_MS, Transcript, arguments, present
 
 # The broker's own settings that a client may see.  Kafka has some 350 of them; the rest is about parts that a
 # broker need not have (KRaft quorum, tiered storage, share coordinators).
@@ -314,9 +314,8 @@ def offsets(admin: Admin, bootstrap: str) -> None:
     topic = say.topic("offsets")
     admin.create("topic", [NewTopic(topic, 2, 1)])
     producer = ck.Producer({"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 50})
-    base_ms = 1_700_000_000_000
     for i, late_ms in enumerate([0, 500, 900, 300, 400]):  # the greatest timestamp is not the last record's
-        producer.produce(topic, f"v{i}", partition=0, timestamp=base_ms + late_ms)
+        producer.produce(topic, f"v{i}", partition=0, timestamp=BASE_MS + late_ms)
         producer.flush(10)
 
     def ask(label: str, spec: OffsetSpec, name: str = "offsets", partition: int = 0) -> None:
@@ -324,16 +323,16 @@ def offsets(admin: Admin, bootstrap: str) -> None:
         admin.each(
             label,
             client.list_offsets({where: spec}, request_timeout=10),
-            lambda r: [r.offset, r.timestamp - base_ms if r.timestamp > 0 else r.timestamp, r.leader_epoch],
+            lambda r: [r.offset, r.timestamp - BASE_MS if r.timestamp > 0 else r.timestamp, r.leader_epoch],
         )
 
     for partition in (0, 1):
         ask("earliest", OffsetSpec.earliest(), partition=partition)
         ask("latest", OffsetSpec.latest(), partition=partition)
         ask("max timestamp", OffsetSpec.max_timestamp(), partition=partition)
-        ask("by time", OffsetSpec.for_timestamp(base_ms + 350), partition=partition)
+        ask("by time", OffsetSpec.for_timestamp(BASE_MS + 350), partition=partition)
     ask("time before all", OffsetSpec.for_timestamp(0))
-    ask("time after all", OffsetSpec.for_timestamp(base_ms + 10_000))
+    ask("time after all", OffsetSpec.for_timestamp(BASE_MS + 10_000))
     ask("unknown topic", OffsetSpec.latest(), name="not-there")
 
     def delete(label: str, offset: int, name: str = "offsets", partition: int = 0) -> None:
@@ -343,7 +342,7 @@ def offsets(admin: Admin, bootstrap: str) -> None:
 
     delete("before two", 2)
     ask("earliest now", OffsetSpec.earliest())
-    ask("by time now", OffsetSpec.for_timestamp(base_ms))
+    ask("by time now", OffsetSpec.for_timestamp(BASE_MS))
     delete("before one", 1)
     delete("past the end", 100)
     delete("all", ck.OFFSET_END)

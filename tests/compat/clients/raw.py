@@ -31,6 +31,8 @@ OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS = 23
 CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 37, 44, 60
 DESCRIBE_PRODUCERS, LIST_CONFIG_RESOURCES, DESCRIBE_TOPIC_PARTITIONS = 61, 74, 75
 
+BASE_MS = int(time.time()) * 1000 - 3_600_000  # an hour ago, or retention would take the records
+
 _ZERO: dict[str, Any] = {
     "bool": False,
     "string": "",
@@ -175,7 +177,8 @@ def batch(
     *,
     producer: tuple[int, int, int] = (-1, -1, -1),
     attributes: int = 0,
-    base_ms: int = 1_700_000_000_000,
+    base_ms: int = BASE_MS,
+    max_ms: int | None = None,
     magic: int = 2,
     keys: Sequence[bytes | None] = (),
     count: int | None = None,
@@ -188,7 +191,8 @@ def batch(
         known = list(keys) + [None] * (len(values) - len(keys))
         records = b"".join(record(i, value, known[i]) for i, value in enumerate(values))
     number = len(values) if count is None else count
-    checked = struct.pack(">hiqqqhii", attributes, len(values) - 1, base_ms, base_ms, *producer, number)
+    last_ms = base_ms if max_ms is None else max_ms
+    checked = struct.pack(">hiqqqhii", attributes, len(values) - 1, base_ms, last_ms, *producer, number)
     checked += records
     crc = (crc32c.crc32c(checked) + crc_off_by) & 0xFFFFFFFF
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, magic, crc) + checked

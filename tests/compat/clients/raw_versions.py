@@ -5,6 +5,7 @@ time, a place.
 """
 
 import datetime
+import time
 import uuid
 from dataclasses import fields
 from typing import Any
@@ -42,6 +43,7 @@ COUNTERS = {"producer_id", "session_id", "total_bytes", "usable_bytes", "documen
 # KRaft's features, and the messages in the broker's own words.
 LEFT_OUT = {
     "error_message",
+    "batch_index_error_message",
     "throttle_time",
     "supported_features",
     "finalized_features",
@@ -68,6 +70,8 @@ def shown(value: Any, name: str = "") -> Any:
         return "some" if value else value
     if name in NODES:
         return "node" if value >= 0 else value
+    if name == "timestamp" and abs(value - time.time() * 1000) < 120_000:
+        return "now"
     if name == "resource_name" and value.isdigit():
         return "node"
     if name in COUNTERS:

@@ -23,7 +23,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-BASE_MS = 1_700_000_000_000  # the time of the scripts' records; what is printed is the distance from it
+# The time of the scripts' records, of which the lines show the distance: an hour ago, or retention would
+# take them.
+BASE_MS = int(time.time()) * 1000 - 3_600_000
 
 
 class Transcript:
