@@ -1,0 +1,122 @@
+"""The consumer protocol (KIP-848): groups whose coordinator, the broker, assigns the partitions.
+
+    consumer_requests    the heartbeat: what may be asked, refusals, answers
+    consumer_heartbeat   what is decided about it
+    consumer_change      the group as it will be, and the records that say so
+    consumer_reconcile   a member's way from what it holds to its target
+    consumer_group       the group as the log says it is;  consumer_member, consumer_records
+    consumer_pace        how soon members come again
+    assignors/           who gets what
+
+A group has one request, the heartbeat, and no moment at which everybody stops: each member moves by
+itself from what it holds to what it should, and partitions that do not move are read on.
+
+After a restart a group is where it was, down to each member's epoch, and members have one session to be
+heard of.
+"""
+
+from collections.abc import Hashable
+
+from anabranch.groups import consumer_heartbeat
+from anabranch.groups import consumer_requests as requests
+from anabranch.groups.consumer_change import ASSIGN, NAME
+from anabranch.groups.consumer_describe import describe
+from anabranch.groups.consumer_group import ConsumerGroup
+from anabranch.groups.consumer_heartbeat import REBALANCE, SESSION, Turn
+from anabranch.groups.consumer_member import AWAY, JOINING, LEFT, MemberState
+from anabranch.groups.consumer_records import EPOCH, KEY_VERSIONS, TOPICS, read_key
+from anabranch.groups.consumer_requests import Heartbeat, Refused
+from anabranch.groups.effects import Answer, Effects, Token
+from anabranch.groups.group import Group
+from anabranch.groups.parts import Surroundings
+from anabranch.wire.kafka.schema import ErrorCode
+
+
+class ConsumerGroups:
+    name = NAME
+    key_versions = KEY_VERSIONS
+
+    def __init__(self, around: Surroundings, groups: dict[str, Group]) -> None:
+        self._around = around
+        self._groups = groups
+
+    # --- requests
+
+    def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> Effects:
+        effects = Effects()
+        try:
+            requests.check(request, self._around.config())
+            turn = Turn(self._group_for(request, effects), self._around, effects, now_ms)
+            if request.epoch in (LEFT, AWAY):
+                answer = consumer_heartbeat.leave(turn, request)
+            else:
+                answer = consumer_heartbeat.heartbeat(turn, request)
+        except Refused as refused:
+            effects = Effects()  # nothing of what was begun is done
+            answer = refused.answer
+        effects.reply(token, answer)
+        effects.reply_if_lost(token, _NOT_WRITTEN.answer)
+        return effects
+
+    def _group_for(self, request: Heartbeat, effects: Effects) -> ConsumerGroup:
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if request.epoch != JOINING or (group is not None and not group.is_empty):
+            raise requests.not_a_consumer_group(request.group_id, group is not None)
+        if group is not None:
+            effects.records.extend(group.tombstones())
+        return ConsumerGroup(request.group_id)
+
+    def describe(self, group_id: str) -> Answer:
+        """As ConsumerGroupDescribe tells it."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            refused = requests.not_a_consumer_group(group_id, group is not None)
+            return {"group_id": group_id, "error_code": refused.code, "error_message": refused.message}
+        return describe(group, self._around)
+
+    # --- records and timers
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        what = read_key(key)
+        group = self._groups.get(what.group_id)
+        if value is None:
+            if isinstance(group, ConsumerGroup):
+                if what.kind == EPOCH:
+                    del self._groups[what.group_id]
+                elif what.kind != TOPICS:
+                    group.replay(what, None)
+        elif what.kind != TOPICS:
+            if not isinstance(group, ConsumerGroup):
+                group = self._groups[what.group_id] = ConsumerGroup(what.group_id)
+            group.replay(what, value)
+
+    def loaded(self, effects: Effects, now_ms: int) -> None:
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                turn = Turn(group, self._around, effects, now_ms)
+                for member in group.members.values():
+                    turn.watch(member)
+                    if member.state is MemberState.UNREVOKED:
+                        timer = turn.timer(REBALANCE, member.member_id)
+                        effects.at(timer, now_ms + member.rebalance_timeout_ms)
+                if group.target_epoch < group.epoch:
+                    effects.at((NAME, ASSIGN, group.group_id), now_ms)
+
+    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
+        assert isinstance(timer, tuple)
+        effects = Effects()
+        _, what, group_id, member_id = (*timer, "")[:4]
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            turn = Turn(group, self._around, effects, now_ms)
+            member = group.members.get(member_id)
+            if what == ASSIGN:
+                turn.change().settle()
+            elif member is not None and (what == SESSION or member.state is MemberState.UNREVOKED):
+                consumer_heartbeat.remove(turn, member)
+        return effects
+
+
+_NOT_WRITTEN = Refused(ErrorCode.coordinator_not_available, "The group could not be written.")

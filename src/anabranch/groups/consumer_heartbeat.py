@@ -1,0 +1,221 @@
+"""A member's heartbeat: who is it, what does it ask for, what does it hold, what is it told.
+
+    find      the member, new or known, at the epoch it should be at
+    update    what it asks for; a change of subscription is a new group epoch and a new target
+    reconcile what it holds with its target, as far as others let it
+    answer    its epoch, its partitions if they changed, and when to come again
+
+Most heartbeats change nothing: they write nothing, and cost a comparison.
+"""
+
+import base64
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from anabranch.base.errors import Invalid
+from anabranch.groups import consumer_requests as requests
+from anabranch.groups.consumer_change import NAME, Change
+from anabranch.groups.consumer_group import ConsumerGroup
+from anabranch.groups.consumer_member import AWAY, JOINING, Member, MemberState
+from anabranch.groups.consumer_pace import heartbeat_interval_ms
+from anabranch.groups.consumer_reconcile import owns_only, reconcile
+from anabranch.groups.consumer_requests import Heartbeat, Refused
+from anabranch.groups.effects import Answer, Effects
+from anabranch.groups.parts import Surroundings
+
+SESSION, REBALANCE = "session", "rebalance"
+
+
+class Turn(NamedTuple):
+    """A decision about a consumer group while it is being taken."""
+
+    group: ConsumerGroup
+    around: Surroundings
+    effects: Effects
+    now_ms: int
+
+    def change(self) -> Change:
+        return Change(self.group, self.around, self.effects, self.now_ms)
+
+    def timer(self, what: str, member_id: str) -> tuple[str, ...]:
+        return (NAME, what, self.group.group_id, member_id)
+
+    def watch(self, member: Member) -> None:
+        """Have the member's session end unless it is heard of again."""
+        classic = member.classic
+        timeout_ms = self.around.config().consumer_session_timeout_ms
+        timeout_ms = timeout_ms if classic is None else classic.session_timeout_ms
+        self.effects.at(self.timer(SESSION, member.member_id), self.now_ms + timeout_ms)
+
+
+def heartbeat(turn: Turn, request: Heartbeat) -> Answer:
+    """Refused if the member is not who or where it thinks."""
+    change = turn.change()
+    member = _find(turn, change, request)
+    asks = _asking(member, request)
+    _resolve(change, asks)
+    change.put(asks)
+    change.follow_topics()
+    change.settle()
+    holds = settle_member(turn, change, asks, request)
+    turn.watch(holds)
+    known = turn.group.members.get(member.member_id)
+    is_told = request.says_all or known is None or known.assigned != holds.assigned
+    return {
+        "member_id": holds.member_id,
+        "member_epoch": holds.epoch,
+        "heartbeat_interval": _interval_ms(turn, change, holds),
+        "assignment": requests.assignment(holds.assigned) if is_told else None,
+    }
+
+
+def settle_member(turn: Turn, change: Change, member: Member, request: Heartbeat) -> Member:
+    """Bring what the member holds as near to its target as can be, and watch over what it must give up."""
+    target = change.targets.get(member.member_id, {})
+    holds = reconcile(member, target, change.target_epoch, request.owned, turn.group.is_free)
+    change.hold(holds)
+    if holds is not member:
+        timer = turn.timer(REBALANCE, member.member_id)
+        if holds.state is MemberState.UNREVOKED:
+            turn.effects.at(timer, turn.now_ms + holds.rebalance_timeout_ms)
+        else:
+            turn.effects.cancel(timer)
+    return holds
+
+
+# --- who
+
+
+def _find(turn: Turn, change: Change, request: Heartbeat) -> Member:
+    group, most = turn.group, turn.around.config().consumer_max_size
+    if len(group.members) >= most and request.member_id not in group.members:
+        raise requests.group_is_full(most)
+    if request.instance_id is not None:
+        return _find_static(change, request)
+    member = group.members.get(request.member_id)
+    if member is None:
+        if request.epoch != JOINING:
+            raise requests.not_a_member(group.group_id, request.member_id)
+        return Member(member_id=request.member_id or new_member_id(turn.around.chance))
+    _check_epoch(member, request)
+    return member
+
+
+def _find_static(change: Change, request: Heartbeat) -> Member:
+    assert request.instance_id is not None
+    holder = change.group.static_member(request.instance_id)
+    if request.epoch != JOINING:
+        if holder is None:
+            raise requests.no_such_instance(request.instance_id)
+        if holder.member_id != request.member_id:
+            raise requests.fenced_by(request, holder.member_id)
+        _check_epoch(holder, request)
+        return holder
+    if holder is None:
+        return change.group.members.get(request.member_id) or Member(member_id=request.member_id)
+    if holder.member_id == request.member_id and holder.epoch != AWAY:
+        return holder
+    if holder.epoch != AWAY and not holder.is_classic:
+        raise requests.unreleased(request, holder.member_id)
+    successor = msgspec.structs.replace(
+        holder, member_id=request.member_id, epoch=JOINING, previous_epoch=JOINING
+    )
+    change.replace(holder, successor)
+    return successor
+
+
+def new_member_id(chance: Random) -> str:
+    """As Kafka writes its ids."""
+    return base64.urlsafe_b64encode(chance.randbytes(16)).rstrip(b"=").decode()
+
+
+def _check_epoch(member: Member, request: Heartbeat) -> None:
+    """One epoch behind is where a lost answer leaves a member; who joins again may come from anywhere."""
+    if request.epoch in (member.epoch, JOINING):
+        return
+    is_behind = request.epoch < member.epoch and request.epoch == member.previous_epoch
+    if not is_behind or not owns_only(request.owned, member.assigned):
+        raise requests.wrong_epoch(request.epoch, member.epoch)
+
+
+# --- what
+
+
+def _asking(member: Member, request: Heartbeat) -> Member:
+    """The member as it asks now; what it does not say stays."""
+    said = request.rebalance_timeout_ms != -1
+    return msgspec.structs.replace(
+        member,
+        instance_id=request.instance_id if request.instance_id is not None else member.instance_id,
+        rack_id=request.rack_id if request.rack_id is not None else member.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if said else member.rebalance_timeout_ms,
+        topic_names=request.topic_names if request.topic_names is not None else member.topic_names,
+        topic_regex=request.topic_regex if request.topic_regex is not None else member.topic_regex,
+        assignor=request.assignor if request.assignor is not None else member.assignor,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        classic=None,
+    )
+
+
+def _resolve(change: Change, member: Member) -> None:
+    if member.topic_regex:
+        try:
+            change.resolve(member.topic_regex)
+        except Invalid as error:
+            raise requests.no_expression(member.topic_regex, error) from error
+
+
+# --- when
+
+
+def _interval_ms(turn: Turn, change: Change, member: Member) -> int:
+    """Soon, for a member that waits for somebody or for whom somebody waits."""
+    waits = member.state is not MemberState.STABLE or change.target_epoch < change.epoch
+    configured_ms = turn.around.config().consumer_heartbeat_interval_ms
+    return heartbeat_interval_ms(configured_ms, len(change.members), expects_news=waits)
+
+
+# --- and away
+
+
+def leave(turn: Turn, request: Heartbeat) -> Answer:
+    group = turn.group
+    if request.instance_id is None:
+        member = group.members.get(request.member_id)
+        if member is None:
+            raise requests.not_a_member(group.group_id, request.member_id)
+    else:
+        member = group.static_member(request.instance_id)
+        if member is None:
+            raise requests.no_such_instance(request.instance_id)
+        if member.member_id != request.member_id:
+            raise requests.fenced_by(request, member.member_id)
+    if request.epoch == AWAY:
+        _be_away(turn, member)
+    else:
+        remove(turn, member)
+    return requests.left(member.member_id, request.epoch)
+
+
+def _be_away(turn: Turn, member: Member) -> None:
+    """Its session runs on, and its partitions wait for it until that ends."""
+    kept = {topic: dict.fromkeys(partitions, 0) for topic, partitions in member.assigned.items()}
+    away = msgspec.structs.replace(member, epoch=AWAY, assigned=kept, revoking={})
+    turn.change().hold(away)
+    turn.effects.cancel(turn.timer(REBALANCE, member.member_id))
+
+
+def remove(turn: Turn, *members: Member) -> None:
+    """They are members no more: they left, or were not heard of."""
+    change = turn.change()
+    for member in members:
+        change.remove(member.member_id)
+        for what in (SESSION, REBALANCE):
+            turn.effects.cancel(turn.timer(what, member.member_id))
+    change.settle()
+
+
+__all__ = ["REBALANCE", "SESSION", "Heartbeat", "Refused", "Turn", "heartbeat", "leave", "remove"]
