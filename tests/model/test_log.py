@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import OffsetOutOfRange, OutOfOrderSequence
 from anabranch.log.local_log import LocalLog
 from anabranch.log.retention import judge
 from anabranch.records.batch import read_header, split_batches
 from anabranch.records.record import iter_records
-from tests.support.logs import START_MS, SetClock, crash, open_log_in, put, records
+from tests.support.logs import START_MS, SetClock, a_disk, crash, open_log_in, put, records, release_all
 
 SEEDS = range(400 if os.environ.get("ANABRANCH_SOAK") else 25)
 STEPS = 150
@@ -63,7 +62,7 @@ class Run:
             recovery_point=self.synced,
             log_start=self.start,
             clock=self.clock,
-            disk=DirectDisk(self.max_open),
+            disk=a_disk(self.max_open),
             **self.config,
         )
 
@@ -218,4 +217,4 @@ def test_a_log_is_a_list(tmp_path: Path, seed: int) -> None:
     run.stop()
     for _ in range(20):
         run.check()
-    crash(run.log)
+    release_all()

@@ -19,7 +19,7 @@ from anabranch.log.local_log import LocalLog
 from anabranch.log.paths import SNAPSHOT
 from anabranch.records.record import iter_records, payload_of
 from tests.support.compaction import compact_now, compacted_log, job_for
-from tests.support.logs import START_MS, UNPACKED_LIMIT, batches, crash, marker, put, records
+from tests.support.logs import START_MS, UNPACKED_LIMIT, batches, crash, marker, put, records, release_all
 
 SEEDS = range(400 if os.environ.get("ANABRANCH_SOAK") else 20)
 STEPS = 120
@@ -240,4 +240,4 @@ def test_compaction_follows_its_rules(tmp_path: Path, seed: int) -> None:
             run.compact()
     run.check()
     run.kill()
-    crash(run.log)
+    release_all()

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
-from anabranch.base.disk import DirectDisk, Disk
+from anabranch.base.disk import Disk
 from anabranch.log import compaction_swap
 from anabranch.log.cleaner import Message, make_job
 from anabranch.log.compaction import Job, Summary, compact
@@ -20,7 +20,7 @@ from anabranch.log.compaction_plan import Plan
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.records.record import iter_records, payload_of
-from tests.support.logs import START_MS, UNPACKED_LIMIT, batches, open_log_in
+from tests.support.logs import START_MS, UNPACKED_LIMIT, a_disk, batches, open_log_in
 
 
 def compacted_log(folder: Path, **config: Any) -> LocalLog:
@@ -52,12 +52,15 @@ def compact_now(
     log: LocalLog, *, disk: Disk | None = None, change: Callable[[Job], Job] = lambda job: job, **job: Any
 ) -> Summary:
     """Compact `log` and put the results in place."""
-    disk = disk or DirectDisk()
+    disk = disk or a_disk()
     segments = {segment.base_offset: segment for segment in log.segments}
 
     def put_in_place(bases: list[int]) -> None:
+        old = [segments[base] for base in bases]
         compaction_swap.promote(disk, log.folder, bases[0])
-        compaction_swap.swap_in(disk, log, [segments[base] for base in bases])
+        compaction_swap.swap_in(disk, log, old)
+        for segment in old:
+            segment.close()
 
     made = change(job_for(log, **job))
     assert made.bases, "there is nothing to clean below the active segment"
@@ -67,7 +70,7 @@ def compact_now(
 async def worker_here(job: Job) -> AsyncGenerator[Message, None]:
     """As `run_worker`, in this process."""
     said: list[Message] = []
-    summary = compact(DirectDisk(), job, lambda size: None, lambda bases: said.append({"replaced": bases}))
+    summary = compact(a_disk(), job, lambda size: None, lambda bases: said.append({"replaced": bases}))
     for message in said:
         yield message
     yield {"done": summary._asdict()}

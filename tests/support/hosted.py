@@ -20,7 +20,7 @@ from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, Upke
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.partition.upkeep import Upkeep
-from tests.support.logs import SetClock, records
+from tests.support.logs import SetClock, records, release
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class Hosted:
         for _, partition in self.host.open_partitions():
             for segment in partition.log.segments:
                 segment.close()
+        release(self.disk)
         self.upkeep._threads.shutdown()
         self.upkeep._syncing_threads.shutdown()
 

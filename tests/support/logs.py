@@ -21,6 +21,8 @@ from anabranch.records.control import Marker, marker_batch
 from anabranch.records.record import Record, iter_records, payload_of
 
 START_MS = 1_700_000_000_000
+
+_DISKS: list[Disk] = []
 UNPACKED_LIMIT = 1 << 26
 
 
@@ -70,6 +72,13 @@ def marker(
     )
 
 
+def a_disk(max_open: int = 100) -> DirectDisk:
+    """A disk whose descriptors `release_all` gives back."""
+    disk = DirectDisk(max_open)
+    _DISKS.append(disk)
+    return disk
+
+
 def open_log_in(
     folder: Path,
     *,
@@ -80,8 +89,12 @@ def open_log_in(
     disk: Disk | None = None,
     **config: Any,
 ) -> LocalLog:
+    if disk is None:
+        disk = a_disk()
+    else:
+        _DISKS.append(disk)
     return open_log(
-        disk or DirectDisk(),
+        disk,
         clock or SetClock(),
         folder,
         LogConfig(**config),
@@ -89,6 +102,19 @@ def open_log_in(
         recovery_point=recovery_point,
         log_start=log_start,
     )
+
+
+def release_all() -> None:
+    """Give back the descriptors of every log that was opened here, closed or not."""
+    for disk in _DISKS:
+        release(disk)
+    _DISKS.clear()
+
+
+def release(disk: Disk) -> None:
+    for holder in list(disk.handles._lru.values()):
+        holder.release()
+    disk.handles._lru.clear()
 
 
 def put(log: LocalLog, batch: bytearray, leader_epoch: int = 0) -> int:

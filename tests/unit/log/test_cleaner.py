@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Unavailable
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
 from tests.support.compaction import compacted_log, job_for, keyed, worker_here
-from tests.support.logs import put, records
+from tests.support.logs import a_disk, put, records
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def leftovers(folder: Path) -> list[str]:
 async def test_a_job_carried_through(log: LocalLog, threads: ThreadPoolExecutor) -> None:
     gone: list[Segment] = []
     before = list(log.segments)
-    summary = await Cleaner(DirectDisk(), threads, worker_here).clean(log, job_for(log), gone.extend)
+    summary = await Cleaner(a_disk(), threads, worker_here).clean(log, job_for(log), gone.extend)
     assert summary.cleaned_to == 20
     assert [value for _, _, value in keyed(log)] == ["17", "18", "19"]
     assert gone
@@ -55,7 +54,7 @@ async def test_appends_go_on_meanwhile(log: LocalLog, threads: ThreadPoolExecuto
             log.roll()
             yield message
 
-    await Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+    await Cleaner(a_disk(), threads, worker).clean(log, job_for(log), lambda gone: None)
     values = [value for _, _, value in keyed(log)]
     assert values[:3] == ["17", "18", "19"]
     assert set(values[3:]) == {"new"}
@@ -71,7 +70,7 @@ async def test_what_retention_took_is_not_brought_back(log: LocalLog, threads: T
             yield message
 
     start = log.segments[0].end_offset
-    await Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+    await Cleaner(a_disk(), threads, worker).clean(log, job_for(log), lambda gone: None)
     assert log.segments[0].base_offset == log.log_start == start
     assert [value for _, _, value in keyed(log)][-3:] == ["17", "18", "19"]
     assert leftovers(log.folder) == []
@@ -86,7 +85,7 @@ async def test_a_worker_that_fails(log: LocalLog, threads: ThreadPoolExecutor) -
 
     before = keyed(log)
     with pytest.raises(Unavailable, match="no room"):
-        await Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+        await Cleaner(a_disk(), threads, worker).clean(log, job_for(log), lambda gone: None)
     assert set(keyed(log)) <= set(before)
     assert [value for _, _, value in keyed(log)][-3:] == ["17", "18", "19"]
 
@@ -107,9 +106,7 @@ async def test_one_that_is_cancelled_leaves_nothing_behind(
         finally:
             ended.set()
 
-    task = asyncio.create_task(
-        Cleaner(DirectDisk(), threads, worker).clean(log, job_for(log), lambda gone: None)
-    )
+    task = asyncio.create_task(Cleaner(a_disk(), threads, worker).clean(log, job_for(log), lambda gone: None))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -7,11 +7,12 @@ import pytest
 
 from anabranch.base.disk import DirectDisk
 from anabranch.log.index import OffsetIndex, TimeIndex
+from tests.support.logs import a_disk
 
 
 @pytest.fixture
 def disk() -> DirectDisk:
-    return DirectDisk()
+    return a_disk()
 
 
 def test_an_offset_entry_is_two_big_endian_ints(tmp_path: Path, disk: DirectDisk) -> None:
@@ -98,7 +99,7 @@ def test_a_new_life_reads_what_the_old_one_wrote(tmp_path: Path, disk: DirectDis
 
 
 def test_maps_and_files_share_few_descriptors(tmp_path: Path) -> None:
-    disk = DirectDisk(max_open=3)
+    disk = a_disk(max_open=3)
     indexes = [OffsetIndex(disk, tmp_path / f"{i}.index", 1024) for i in range(10)]
     for round_ in range(1, 4):
         for index in indexes:

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Corrupt
 from anabranch.log import segment as segment_module
 from anabranch.log.config import LogConfig
 from anabranch.log.segment import Segment
 from anabranch.records.batch import place, read_header
-from tests.support.logs import START_MS, contents, fill, open_log_in, put, records
+from tests.support.logs import START_MS, a_disk, contents, fill, open_log_in, put, records
 
 
 def segment_of(folder: Path, *sizes: int, config: LogConfig | None = None, max_open: int = 100) -> Segment:
-    made = Segment.create(DirectDisk(max_open), folder, 0, config or LogConfig())
+    made = Segment.create(a_disk(max_open), folder, 0, config or LogConfig())
     for offset, size in enumerate(sizes):
         batch = records("x" * size)
         place(batch, offset, 0)
