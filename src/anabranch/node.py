@@ -18,7 +18,7 @@ from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.network import TcpNetwork
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.coordinators import group_coordinator
+from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
 from anabranch.cluster.image import BrokerImage, ClusterImage
 from anabranch.cluster.topics import TopicDefaults
@@ -84,6 +84,14 @@ class Node:
 
         self._groups = group_coordinator(cluster, self._host, clock, chance, lambda: dynamic.current.groups)
         self._producer_ids = ProducerIds(cluster)
+        self._transactions = transaction_coordinator(
+            cluster,
+            self._host,
+            clock,
+            lambda: dynamic.current.transactions,
+            self._producer_ids.next,
+            self._groups,
+        )
         services = Services(
             clock=clock,
             config=dynamic,
@@ -93,6 +101,7 @@ class Node:
             telemetry=Telemetry(cluster, dynamic, clock, chance),
             fetch_sessions=FetchSessions(config.fetch.max_session_slots, clock, chance),
             groups=self._groups,
+            transactions=self._transactions,
         )
         self._listener = KafkaListener(load_apis(), services)
         bind = config.sockets.bind
@@ -106,6 +115,7 @@ class Node:
         self._run(self._listener.sweep())
         self._run(self._upkeep.run())
         self._run(self._groups.load())
+        self._run(self._transactions.run())
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Supervise a task for as long as the node lives: if it dies, so does the node."""
@@ -124,6 +134,7 @@ class Node:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._transactions.close()
         self._groups.close()
         await self._producer_ids.close()
         await self._upkeep.stop()

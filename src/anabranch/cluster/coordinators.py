@@ -3,10 +3,12 @@
 They stand below the cluster and see it through the narrow functions given here.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 
 from anabranch.base.clock import Clock
+from anabranch.base.errors import Exists
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
@@ -15,6 +17,9 @@ from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from anabranch.groups.parts import Surroundings
+from anabranch.groups.transaction_config import TransactionConfig
+from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator
+from anabranch.groups.transaction_markers import Markers
 from anabranch.partition.host import PartitionHost
 
 
@@ -55,3 +60,28 @@ def group_coordinator(
 
     cluster.subscribe(image_changed)
     return coordinator
+
+
+def transaction_coordinator(
+    cluster: Cluster,
+    host: PartitionHost,
+    clock: Clock,
+    config: Callable[[], TransactionConfig],
+    new_producer_id: Callable[[], Awaitable[int]],
+    groups: GroupCoordinator,
+) -> TransactionCoordinator:
+    """The transaction coordinator of this broker."""
+
+    async def create_topic() -> None:
+        told = config()
+        new = NewTopic(
+            TopicName.from_kafka(STATE_TOPIC),
+            told.topic_partitions,
+            told.topic_replication_factor,
+            config=told.topic_config(),
+        )
+        with suppress(Exists):  # somebody else has just made it
+            await cluster.create_topic(new)
+
+    markers = Markers(host, groups)
+    return TransactionCoordinator(clock, host, config, new_producer_id, create_topic, markers)

@@ -78,6 +78,7 @@ class GroupCoordinator:
 
     async def submit(self, group_id: str, decide: Decide[GroupShard]) -> Answer:
         """The answer to what `decide` decides over the shard of `group_id`."""
+        await self.ensure_topic()
         return await self._runtime.submit(self.shard_of(group_id), decide)
 
     async def look(self, group_id: str) -> GroupShard:

@@ -27,6 +27,7 @@ from anabranch.base.config import Option, options_of, section
 from anabranch.base.errors import Invalid, InvalidConfig
 from anabranch.cluster.image import ClusterImage
 from anabranch.groups.config import GroupConfig
+from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.log.config import BROKER_OPTIONS as LOG_OPTIONS
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
@@ -53,6 +54,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "producers": ProducerStateConfig,
     "telemetry": TelemetryConfig,
     "groups": GroupConfig,
+    "transactions": TransactionConfig,
 }
 
 BROKER_OPTIONS: Mapping[str, Option] = {
@@ -86,6 +88,7 @@ class BrokerConfig:
     producers: ProducerStateConfig
     telemetry: TelemetryConfig
     groups: GroupConfig
+    transactions: TransactionConfig
     log: LogConfig
     layers: Layers
 

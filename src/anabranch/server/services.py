@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
 from anabranch.groups.coordinator import GroupCoordinator
+from anabranch.groups.transaction_coordinator import TransactionCoordinator
 from anabranch.partition.host import PartitionHost
 from anabranch.server.config import DynamicConfig
 from anabranch.server.fetch_sessions import FetchSessions
@@ -23,4 +24,5 @@ class Services:
     telemetry: Telemetry
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)

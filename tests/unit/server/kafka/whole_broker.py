@@ -23,7 +23,7 @@ from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.coordinators import group_coordinator
+from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
 from anabranch.cluster.image import BrokerImage, ClusterImage, TopicImage
 from anabranch.cluster.topics import NewTopic, TopicDefaults
@@ -140,11 +140,16 @@ async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]
     telemetry = Telemetry(cluster, dynamic, clock, chance)
     sessions = FetchSessions(config.fetch.max_session_slots, clock, chance)
     groups = group_coordinator(cluster, host, clock, chance, lambda: dynamic.current.groups)
+    transactions = transaction_coordinator(
+        cluster, host, clock, lambda: dynamic.current.transactions, producer_ids.next, groups
+    )
+    services = Services(
+        clock, dynamic, cluster, host, producer_ids, telemetry, sessions, groups, transactions
+    )
     try:
-        yield WholeBroker(
-            Services(clock, dynamic, cluster, host, producer_ids, telemetry, sessions, groups), clock
-        )
+        yield WholeBroker(services, clock)
     finally:
+        transactions.close()
         groups.close()
         await producer_ids.close()
         host.close()

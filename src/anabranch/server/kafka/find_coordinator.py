@@ -1,0 +1,75 @@
+"""FindCoordinator (10): the broker that looks after a group or a transactional id.
+
+    key type    0 a group, 1 a transactional id (v1), 2 a share group's partition (v6)
+    keys        one, and its answer is the whole answer; from v4 several, each with its own
+
+The coordinator of a key is the leader of the partition of an internal topic that the key's hash names.
+The topic is made when it is first asked for.  Share groups have no coordinator here: INVALID_REQUEST.
+"""
+
+from typing import Any
+
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
+from anabranch.cluster.image import BrokerImage
+from anabranch.groups.coordinator import OFFSETS_TOPIC
+from anabranch.groups.transaction_coordinator import STATE_TOPIC
+from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.registry import Answer, RequestContext, api
+from anabranch.server.services import Services
+from anabranch.wire.kafka.schema import ErrorCode
+
+_GROUP = 0
+_TRANSACTION = 1
+_FIRST_WITH_KEYS = 4
+
+
+@api(10, versions=(0, 6))
+async def find_coordinator(request: Any, ctx: RequestContext) -> Answer:
+    if ctx.version >= _FIRST_WITH_KEYS:
+        found = [await _find(key, request.key_type, ctx.services) for key in request.coordinator_keys]
+        return {"coordinators": found}
+    answer = await _find(request.key, request.key_type, ctx.services)
+    if not answer["error_code"]:
+        answer["error_message"] = "NONE"
+    return answer
+
+
+async def _find(key: str, key_type: int, services: Services) -> Answer:
+    if key_type not in (_GROUP, _TRANSACTION):
+        return _refused(key, ErrorCode.invalid_request, f"there is no coordinator for key type {key_type}")
+    try:
+        broker = await _coordinator(key, key_type, services)
+    except AnabranchError as error:
+        return _refused(key, code_of(error), message_of(error))
+    return {
+        "key": key,
+        "node_id": broker.id,
+        "host": broker.host,
+        "port": broker.port,
+        "error_code": ErrorCode.none,
+        "error_message": "",
+    }
+
+
+async def _coordinator(key: str, key_type: int, services: Services) -> BrokerImage:
+    coordinator = services.groups if key_type == _GROUP else services.transactions
+    topic_name = OFFSETS_TOPIC if key_type == _GROUP else STATE_TOPIC
+    await coordinator.ensure_topic()
+    index = coordinator.shard_of(key)
+    image = services.cluster.image
+    topic = image.topics_by_kafka_name.get(topic_name)
+    leader = image.brokers.get(topic.partitions[index].leader) if topic is not None else None
+    if leader is None:
+        raise CoordinatorNotAvailable(f"partition {index} of {topic_name} has no leader")
+    return leader
+
+
+def _refused(key: str, code: ErrorCode, message: str | None) -> Answer:
+    return {
+        "key": key,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+        "error_code": code,
+        "error_message": message or "",
+    }

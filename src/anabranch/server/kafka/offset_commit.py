@@ -1,0 +1,95 @@
+"""OffsetCommit (8): a group writes down how far it has got.
+
+    v2-4   the request may say for how long the offsets are to be kept
+    v6     the leader epoch of the last record read is kept too
+    v7     static members say who they are
+    v9     the member's epoch of the newer group protocol may stand for the generation
+    v10    topics by id; one that is not known is UNKNOWN_TOPIC_ID
+
+What is not there cannot be committed: such topics and partitions are refused here, and stand first in
+the answer; the coordinator decides about the rest.
+"""
+
+from typing import Any
+
+from anabranch.base.errors import AnabranchError, TooLarge
+from anabranch.groups.offsets import BROKERS_RETENTION, Commit, TopicCommit
+from anabranch.server.kafka.errors import code_of
+from anabranch.server.kafka.group_topics import find_topic, has_partition
+from anabranch.server.kafka.registry import Answer, RequestContext, api
+from anabranch.wire.kafka.schema import ErrorCode
+
+
+@api(8, versions=(2, 10))
+async def offset_commit(request: Any, ctx: RequestContext) -> Answer:
+    refused, wanted, asked_as = split_commit(request.topics, ctx)
+    if not wanted:
+        return {"topics": refused}
+    commit = Commit(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        epoch=request.generation_id_or_member_epoch,
+        instance_id=request.group_instance_id,
+        topics=wanted,
+        version=ctx.version,
+        retention_ms=getattr(request, "retention_time_ms", BROKERS_RETENTION),
+    )
+    try:
+        answer = await ctx.services.groups.submit(
+            request.group_id, lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
+        )
+    except AnabranchError as error:
+        answer = {"topics": [_failed(topic, _code_of(error)) for topic in wanted]}
+    for topic, name in zip(answer["topics"], asked_as, strict=True):
+        topic["name"] = name
+    return {"topics": merged(refused, answer["topics"])}
+
+
+def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[TopicCommit], list[str]]:
+    """What is refused since it is not there, what is left, and what the client calls that."""
+    image = ctx.services.cluster.image
+    refused: list[Answer] = []
+    wanted: list[TopicCommit] = []
+    asked_as: list[str] = []
+    for asked in topics:
+        name, topic_id = getattr(asked, "name", ""), getattr(asked, "topic_id", None)
+        topic = find_topic(image, asked, ctx.version)
+        if isinstance(topic, ErrorCode):
+            refused.append(_failed(TopicCommit(name, topic_id, asked.partitions), topic))
+            continue
+        there = [part for part in asked.partitions if has_partition(topic, part.partition_index)]
+        if len(there) < len(asked.partitions):
+            missing = [part for part in asked.partitions if not has_partition(topic, part.partition_index)]
+            absent = TopicCommit(name, topic_id, missing)
+            refused.append(_failed(absent, ErrorCode.unknown_topic_or_partition))
+        if there:
+            wanted.append(TopicCommit(topic.name.kafka, topic_id, there))
+            asked_as.append(name)
+    return refused, wanted, asked_as
+
+
+def merged(refused: list[Answer], decided: list[Answer]) -> list[Answer]:
+    """One list, a topic that is in both once: what was refused first."""
+    if not refused:
+        return decided
+    by_topic = {(topic["name"], topic["topic_id"]): topic for topic in refused}
+    for topic in decided:
+        known = by_topic.setdefault((topic["name"], topic["topic_id"]), topic)
+        if known is not topic:
+            known["partitions"].extend(topic["partitions"])
+    return list(by_topic.values())
+
+
+def _failed(topic: TopicCommit, code: ErrorCode) -> Answer:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [
+            {"partition_index": part.partition_index, "error_code": code} for part in topic.partitions
+        ],
+    }
+
+
+def _code_of(error: AnabranchError) -> ErrorCode:
+    """A commit that does not fit into one batch of the coordinator's log is Kafka's unknown error."""
+    return ErrorCode.unknown_server_error if isinstance(error, TooLarge) else code_of(error)
