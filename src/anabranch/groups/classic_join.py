@@ -187,9 +187,11 @@ def _take_over(turn: Turn, group: ClassicGroup, who: Joining, successor: Classic
     # Before that version a leader is told that somebody else leads (its own old id), so that it
     # does not assign.
     turn.effects.reply(token, told)
-    lost = answers.not_joined(ErrorCode.coordinator_not_available)
-    turn.effects.reply_if_lost(token, lost)
-    _fence(turn, group, old_id)
+    turn.effects.reply_if_lost(token, answers.not_joined(ErrorCode.coordinator_not_available))
+    held = group.held.pop(old_id, None)
+    if held is not None:
+        turn.effects.reply(held, answers.heard(ErrorCode.fenced_instance_id))
+        turn.effects.reply_if_lost(held, answers.heard(ErrorCode.none))
     successor.heard_of(turn.now_ms)
     turn.watch(group, successor)
     turn.effects.after(lambda: group.put_in_place(successor))

@@ -33,8 +33,10 @@ def begin_or_go_on(turn: Turn, group: ClassicGroup) -> None:
 
 def begin(turn: Turn, group: ClassicGroup) -> None:
     effects, now_ms, config = turn
-    for token in group.syncing.values():
+    for member_id, token in group.syncing.items():
         effects.reply(token, answers.not_synced(ErrorCode.rebalance_in_progress))
+        group.heard_of(member_id, now_ms)  # until now it was we who kept it waiting
+        turn.watch(group, group.members[member_id])
     group.syncing.clear()
     group.unsynced.clear()
     effects.cancel((NAME, "sync", group.group_id))

@@ -107,7 +107,6 @@ def heartbeat(
 
 
 def leave(turn: Turn, group: ClassicGroup, leaving: Sequence[Identity], token: Token) -> None:
-    """Whatever becomes of the record of an empty group, those who leave have left."""
     told: list[Answer] = []
     members_before = len(group.members)
     for who in leaving:
@@ -120,7 +119,6 @@ def leave(turn: Turn, group: ClassicGroup, leaving: Sequence[Identity], token: T
     else:
         maybe_complete_join(turn, group)  # one who was promised an id does not come
     turn.effects.reply(token, {"error_code": ErrorCode.none, "members": told})
-    turn.effects.reply_if_lost(token, {"error_code": ErrorCode.none, "members": told})
 
 
 def _leaver(group: ClassicGroup, who: Identity) -> tuple[str, ErrorCode]:

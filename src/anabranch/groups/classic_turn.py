@@ -35,3 +35,11 @@ class Turn(NamedTuple):
             self.effects.reply(token, answers.heard(ErrorCode.unknown_member_id))
         self.effects.cancel((NAME, "session", group.group_id, member_id))
         group.remove(member_id)
+
+    def decided(self) -> Effects:
+        """What was decided.  If its records are lost, only who was promised something else hears of it."""
+        effects = self.effects
+        if effects.records:
+            otherwise = {token for token, _ in effects.otherwise}
+            effects.otherwise += [reply for reply in effects.replies if reply[0] not in otherwise]
+        return effects
