@@ -52,18 +52,19 @@ def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[T
     wanted: list[TopicCommit] = []
     asked_as: list[str] = []
     for asked in topics:
-        name, topic_id = getattr(asked, "name", ""), getattr(asked, "topic_id", None)
+        name = getattr(asked, "name", "")
         topic = find_topic(image, asked, ctx.version)
         if isinstance(topic, ErrorCode):
-            refused.append(_failed(TopicCommit(name, topic_id, asked.partitions), topic))
+            unknown = TopicCommit(name, getattr(asked, "topic_id", None), asked.partitions)
+            refused.append(_failed(unknown, topic))
             continue
         there = [part for part in asked.partitions if has_partition(topic, part.partition_index)]
         if len(there) < len(asked.partitions):
             missing = [part for part in asked.partitions if not has_partition(topic, part.partition_index)]
-            absent = TopicCommit(name, topic_id, missing)
+            absent = TopicCommit(name, topic.id, missing)
             refused.append(_failed(absent, ErrorCode.unknown_topic_or_partition))
         if there:
-            wanted.append(TopicCommit(topic.name.kafka, topic_id, there))
+            wanted.append(TopicCommit(topic.name.kafka, topic.id, there))
             asked_as.append(name)
     return refused, wanted, asked_as
 
