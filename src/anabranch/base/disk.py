@@ -26,6 +26,7 @@ from anabranch.base.errors import DiskFull
 
 Buffer = bytes | bytearray | memoryview
 
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of Linux
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RELEASED = -1  # opened again on the next use
 _CLOSED = -2
@@ -113,6 +114,21 @@ class File:
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fileno(), size)
         self.size = size
+
+    def reserve(self, size: int) -> None:
+        """Take room for `size` bytes in all; the file's own size stays, `truncate` gives back what is unused.
+
+        DiskFull if there is no such room.  Where the file system cannot do it, nothing happens.
+        """
+        import ctypes  # few ever ask for it
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "fallocate"):
+            return
+        offset = ctypes.c_int64
+        libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, offset, offset)
+        if libc.fallocate(self.fileno(), _KEEP_SIZE, 0, size) and ctypes.get_errno() in _FULL:
+            raise DiskFull(f"no room on the disk to reserve {size} bytes for {self.path}")
 
     def sync(self) -> None:
         """Make what was written durable.  Blocks: for the way down; the loop uses `syncer`."""

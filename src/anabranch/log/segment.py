@@ -49,6 +49,7 @@ class Segment:
         "_disk",
         "_interval_bytes",
         "_max_timestamp",
+        "_reserved",
         "base_offset",
         "end_offset",
         "file",
@@ -80,6 +81,7 @@ class Segment:
         if not self.file.size:
             self._max_timestamp = (NO_TIMESTAMP, base_offset)
         self._aborted: list[AbortedTransaction] | None = None
+        self._reserved = False  # room was taken that `seal` gives back
         self._aborted_unsaved = False
 
     @classmethod
@@ -87,6 +89,9 @@ class Segment:
         """A segment to write to.  Its file is there at once: the last one in a folder is the active one."""
         segment = cls(disk, folder, base_offset, config)
         segment.file.fileno()
+        if config.preallocate:
+            segment.file.reserve(config.segment_bytes)
+            segment._reserved = True
         return segment
 
     @property
@@ -209,6 +214,9 @@ class Segment:
         """Nothing will be appended any more: complete the time index."""
         if self._aborted_unsaved:
             self._save_aborted()
+        if self._reserved:
+            self.file.truncate(self.size)
+            self._reserved = False
         latest = self._latest()
         if latest[0] >= 0:
             self.time_index.maybe_append(latest[0], latest[1] - self.base_offset)

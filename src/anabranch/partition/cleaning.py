@@ -48,6 +48,7 @@ class Cleaning:
         self._candidates: set[Partition] = set()
         self._due: DueTimes[Partition | Place] = DueTimes()
         self._failures: dict[Partition, int] = {}
+        self._unreadable: dict[Partition, int] = {}  # batches that were said to be
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self.on_replaced: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
 
@@ -71,6 +72,7 @@ class Cleaning:
         """The partition is no more."""
         self._candidates.discard(partition)
         self._failures.pop(partition, None)
+        self._unreadable.pop(partition, None)
         self._due.cancel(partition)
         key = self._keys.pop(partition, None)
         if key is not None:
@@ -188,7 +190,8 @@ class Cleaning:
             summary.written_bytes,
             seconds,
         )
-        if summary.unreadable:
+        if summary.unreadable and self._unreadable.get(partition) != summary.unreadable:
+            self._unreadable[partition] = summary.unreadable
             log.warning("%s: %d batches cannot be read and stay as they are", folder, summary.unreadable)
         if summary.keyless:
             log.warning("%s: %d records had no key and are gone", folder, summary.keyless)

@@ -96,3 +96,17 @@ def test_renamed_files_are_read_under_their_new_name(tmp_path: Path) -> None:
     assert read_header(made.file.pread(61, found.position)).base_offset == 1
     made.remove(".deleted")
     assert os.listdir(tmp_path) == []
+
+
+def test_room_is_taken_at_once_and_given_back(tmp_path: Path) -> None:
+    log = open_log_in(tmp_path, preallocate=True, segment_bytes=1 << 20)
+    path = log.active.file.path
+    if path.stat().st_blocks * 512 < 1 << 20:
+        pytest.skip("this file system does not reserve")
+    fill(log, "ab")
+    assert path.stat().st_size == log.active.size, "only what is written counts"
+    log.roll()
+    assert path.stat().st_blocks * 512 < 1 << 20
+    assert log.active.file.path.stat().st_blocks * 512 >= 1 << 20
+    log.close()
+    assert contents(open_log_in(tmp_path)) == [(0, b"a"), (1, b"b")]
