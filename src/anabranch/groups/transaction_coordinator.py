@@ -97,6 +97,15 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self._config().max_timeout_ms:
             return refused(ErrorCode.invalid_transaction_timeout)
         index = self.shard_of(transactional_id)
+        answer = await self._try_to_initialize(index, transactional_id, timeout_ms, known)
+        if answer["error_code"] == ErrorCode.concurrent_transactions:
+            # Usually what the instance before left open: it is aborted now, and nobody has to ask again.
+            answer = await self._try_to_initialize(index, transactional_id, timeout_ms, known)
+        return answer
+
+    async def _try_to_initialize(
+        self, index: int, transactional_id: str, timeout_ms: int, known: Producer | None
+    ) -> Answer:
         new_id = await self._maybe_new_id(index, transactional_id)
         instance = transactions.Instance(timeout_ms, known, new_id)
         answer = await self._runtime.submit(

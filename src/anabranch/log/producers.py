@@ -20,7 +20,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from anabranch.base.errors import InvalidProducerEpoch, OutOfOrderSequence, TransactionCoordinatorFenced
+from anabranch.base.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
 from anabranch.records.batch import BatchHeader
 
 KEPT_BATCHES = 5
@@ -98,6 +103,10 @@ class Producers:
         producer = self.check_epoch(header)
         if producer is None:
             return None
+        if producer.txn_first_offset is not None and not header.is_transactional:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} has a transaction open and sent records outside of it"
+            )
         if header.producer_epoch > producer.epoch:
             if header.base_sequence != 0 and producer.epoch != NO_EPOCH:
                 raise OutOfOrderSequence(
@@ -127,6 +136,10 @@ class Producers:
                 f"epoch {producer.epoch} has written since"
             )
         return producer
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has written, in `epoch`, to a transaction that is not ended."""
+        return producer_id in self._open and self._by_id[producer_id].epoch == epoch
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """`header`'s batch, of a producer, is in the log from `base_offset`."""

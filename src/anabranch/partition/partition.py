@@ -124,14 +124,21 @@ class Partition:
         header = validation.check(batch, config, now_ms)
         return self._append_checked(batch, header, now_ms)
 
-    async def append_heavy(self, batch: memoryview, acks: int) -> Appended:
-        """`append` for a batch that is heavy: it is checked and transformed in a thread."""
+    async def append_heavy(
+        self, batch: memoryview, acks: int, admit: Callable[[], None] | None = None
+    ) -> Appended:
+        """`append` for a batch that is heavy: it is checked and transformed in a thread.
+
+        `admit` is asked afterwards whether it may still go in, and raises if not.
+        """
         loop = asyncio.get_running_loop()
         header, ready = await loop.run_in_executor(
             _threads, _prepare, batch, self.log.config, self._clock.now_ms()
         )
         if self.retired:
             raise UnknownTopic("the topic is gone")
+        if admit is not None:
+            admit()
         return self._append_checked(ready, header, self._clock.now_ms())
 
     def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
@@ -149,6 +156,9 @@ class Partition:
             append_time_ms = now_ms
             header = validation.stamped(batch, now_ms)
         return self._store(batch, header, append_time_ms)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        return self.log.producers.has_open_transaction(producer_id, epoch)
 
     def append_own(self, batch: memoryview) -> Appended:
         """Store a batch that a coordinator of this broker made.  Its producer, if any, does not number it."""

@@ -6,13 +6,15 @@ because librdkafka takes a broker without version 0 for one that is older than i
 A batch is checked and stored in the call itself.  One that would have to be unpacked and is large is
 prepared in a thread, and the connection waits for it, so that the order of a client's requests is the
 order in the log.  With acks=0 there is no answer, and an error closes the connection.
+
+Records of a transaction go in if the partition is in it.  While the producer has one open there, the
+partition knows; else the coordinator is asked (`joining`), and by version 12 and later told.
 """
 
 import asyncio
 import logging
 import struct
 from collections.abc import Coroutine
-from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.base.errors import (
@@ -20,16 +22,29 @@ from anabranch.base.errors import (
     Corrupt,
     DiskFull,
     InvalidRecord,
-    InvalidTransactionState,
     UnknownTopic,
     UnsupportedCompression,
 )
 from anabranch.base.seldom import Seldom
+from anabranch.cluster.topics import is_internal
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.records.record import MissingKeys
+from anabranch.server.kafka import joining
 from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.produce_targets import (
+    LATER,
+    Target,
+    Topics,
+    as_told,
+    check_still_in,
+    in_doubt,
+    is_transactional,
+    producer_of,
+    verified,
+    without,
+)
 from anabranch.server.kafka.registry import Reply, RequestContext, api
 from anabranch.server.lanes import FLEXIBLE_VERSION, PLACED, Lane
 from anabranch.wire.kafka.produce import (
@@ -51,15 +66,8 @@ _ATTRIBUTES_LOW_BYTE = 22
 _MAX_RECORD_ERRORS = 100
 _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 _INT = struct.Struct(">i")
-
-
-class _Target(NamedTuple):
-    """Where one batch goes, or why it cannot."""
-
-    part: ProducePartition
-    partition: Partition | None
-    error: int
-    message: str | None
+_FIRST_ADDED = 12
+_INTERNAL_CLIENT = "__admin_client"  # Kafka's name for those who may write to internal topics
 
 
 @api(0, versions=(3, 13), raw=True, advertise_from=0)
@@ -81,11 +89,15 @@ def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
             ],
         )
     topics = [(topic.name, _targets(topic.name, topic.partitions, request, ctx)) for topic in request.topics]
+    if request.transactional_id is not None and (doubtful := in_doubt(topics)):
+        if ctx.version >= _FIRST_ADDED:
+            return _produce_joining(request, _detached(topics), ctx)
+        topics = verified(topics, doubtful, request.transactional_id, ctx)
     for _, targets in topics:
         for target in targets:
             records = target.part.records
             if target.partition is not None and records is not None and target.partition.is_heavy(records):
-                return _produce_heavy(request, _detached(topics), ctx.version)
+                return _produce_slowly(request, _detached(topics), ctx)
     results: list[tuple[bytes, list[Produced]]] = []
     waiting: list[asyncio.Future[None]] = []
     for name, targets in topics:
@@ -146,10 +158,10 @@ def _by_lane(
 
 def _targets(
     name: bytes, parts: list[ProducePartition], request: ProduceRequest, ctx: RequestContext
-) -> list[_Target]:
+) -> list[Target]:
     """Every batch of a topic with its partition, or with what speaks against it."""
     if request.acks not in _ACKS:
-        return [_Target(part, None, ErrorCode.invalid_required_acks, None) for part in parts]
+        return [Target(part, None, ErrorCode.invalid_required_acks, None) for part in parts]
     host = ctx.services.partitions
     if ctx.version >= 13:
         topic = host.topic_by_id(UUID(bytes=name))
@@ -161,14 +173,18 @@ def _targets(
         except UnknownTopic:
             topic = None
     if topic is None:
-        return [_Target(part, None, unknown, None) for part in parts]
+        return [Target(part, None, unknown, None) for part in parts]
+    if is_internal(topic.name) and ctx.client_id != _INTERNAL_CLIENT:
+        return [Target(part, None, ErrorCode.invalid_topic_exception, None) for part in parts]
+    kafka_name = topic.name.kafka
     targets = []
     for part in parts:
         try:
             _check_request(part.records, ctx.version)
-            targets.append(_Target(part, host.partition_of(topic, part.partition), 0, None))
+            partition = host.partition_of(topic, part.partition)
+            targets.append(Target(part, partition, 0, None, kafka_name))
         except (AnabranchError, OSError) as error:
-            targets.append(_Target(part, None, code_of(error), message_of(error)))
+            targets.append(Target(part, None, code_of(error), message_of(error)))
     return targets
 
 
@@ -178,22 +194,12 @@ def _check_request(records: memoryview | None, version: int) -> None:
         raise InvalidRecord("a produce request must hold exactly one record batch a partition")
     if records[_ATTRIBUTES_LOW_BYTE] & 7 == _ZSTD and version < 7:
         raise UnsupportedCompression("zstd needs version 7 of the produce request")
-    if _is_transactional(records):
-        raise InvalidTransactionState("no transaction is open for this producer and partition")
-
-
-def _is_transactional(records: memoryview | None) -> bool:
-    return (
-        records is not None
-        and len(records) >= HEADER_SIZE
-        and bool(records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL)
-    )
 
 
 def _lacks_transactional_id(request: ProduceRequest) -> bool:
     """Transactional records and nobody to answer for them: Kafka refuses the whole request."""
     return request.transactional_id is None and any(
-        _is_transactional(part.records) for topic in request.topics for part in topic.partitions
+        is_transactional(part.records) for topic in request.topics for part in topic.partitions
     )
 
 
@@ -249,7 +255,7 @@ async def _answer_later(
     return _answer(acks, version, results)
 
 
-def _detached(topics: list[tuple[bytes, list[_Target]]]) -> list[tuple[bytes, list[_Target]]]:
+def _detached(topics: Topics) -> Topics:
     """The same batches in memory of their own: the frame's buffer is used again once we wait."""
     return [
         (
@@ -267,9 +273,7 @@ def _detached(topics: list[tuple[bytes, list[_Target]]]) -> list[tuple[bytes, li
     ]
 
 
-async def _produce_heavy(
-    request: ProduceRequest, topics: list[tuple[bytes, list[_Target]]], version: int
-) -> Reply:
+async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestContext) -> Reply:
     results = []
     for name, targets in topics:
         produced = []
@@ -278,7 +282,7 @@ async def _produce_heavy(
                 produced.append(_refused(target.part.partition, target.error, target.message))
                 continue
             try:
-                appended = await target.partition.append_heavy(target.part.records, request.acks)
+                appended = await _append_slowly(target.partition, target, request, ctx)
                 if appended.acknowledged is not None:
                     await appended.acknowledged
             except (AnabranchError, OSError) as error:
@@ -286,4 +290,40 @@ async def _produce_heavy(
                 continue
             produced.append(_stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
-    return _answer(request.acks, version, results)
+    return _answer(request.acks, ctx.version, results)
+
+
+async def _append_slowly(
+    partition: Partition, target: Target, request: ProduceRequest, ctx: RequestContext
+) -> Appended:
+    records, id = target.part.records, request.transactional_id
+    assert records is not None
+    admit = None
+    if id is not None and is_transactional(records):
+        producer = producer_of(records)
+
+        def admit() -> None:
+            check_still_in(target, id, producer, ctx)
+
+    if partition.is_heavy(records):
+        return await partition.append_heavy(records, request.acks, admit)
+    if admit is not None:
+        admit()
+    return partition.append(records, request.acks)
+
+
+async def _produce_joining(request: ProduceRequest, topics: Topics, ctx: RequestContext) -> Reply:
+    """Have the partitions added to the transaction first, which the log of the coordinator has to take."""
+    doubtful = in_doubt(topics)
+    producers = set(doubtful.values())
+    assert request.transactional_id is not None
+    if len(producers) > 1:
+        code = ErrorCode.invalid_producer_id_mapping
+    else:
+        code = await joining.add(
+            ctx.services.transactions, request.transactional_id, producers.pop(), doubtful
+        )
+    if code:
+        told = as_told(code) if code in LATER else code
+        topics = without(topics, dict.fromkeys(doubtful, told))
+    return await _produce_slowly(request, topics, ctx)

@@ -1,0 +1,117 @@
+"""Where the batches of a produce request go, and which of them belong to a transaction.
+
+A batch of a transaction may be stored if its partition is in it.  While its producer has one open there the
+partition knows; other batches are in doubt, and the coordinator is asked (`joining`).
+"""
+
+import struct
+from typing import NamedTuple
+
+from anabranch.base.errors import InvalidTransactionState
+from anabranch.groups.effects import Producer
+from anabranch.groups.transaction_records import TopicPartition
+from anabranch.partition.partition import Partition
+from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
+from anabranch.server.kafka import joining
+from anabranch.server.kafka.joining import Joining
+from anabranch.server.kafka.registry import RequestContext
+from anabranch.wire.kafka.produce import ProducePartition
+from anabranch.wire.kafka.schema import ErrorCode
+
+_ATTRIBUTES_LOW_BYTE = 22
+_PRODUCER = struct.Struct(">qh")
+_PRODUCER_AT = 43
+_FIRST_ABORTABLE = 11
+_NOT_IN = "the producer has no transaction open that the partition is in"
+LATER = (
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+)
+
+
+class Target(NamedTuple):
+    """Where one batch goes, or why it cannot."""
+
+    part: ProducePartition
+    partition: Partition | None
+    error: int
+    message: str | None
+    topic: str = ""
+
+    @property
+    def place(self) -> TopicPartition:
+        return self.topic, self.part.partition
+
+
+Topics = list[tuple[bytes, list[Target]]]
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and bool(records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL)
+    )
+
+
+def producer_of(records: memoryview) -> Producer:
+    return Producer(*_PRODUCER.unpack_from(records, _PRODUCER_AT))
+
+
+def in_doubt(topics: Topics) -> dict[TopicPartition, Producer]:
+    """Transactional batches whose producer has, as far as the partition knows, no transaction open."""
+    return {
+        target.place: producer
+        for _, targets in topics
+        for target in targets
+        if target.partition is not None
+        and target.part.records is not None
+        and is_transactional(target.part.records)
+        and not target.partition.has_open_transaction(*(producer := producer_of(target.part.records)))
+    }
+
+
+def verified(
+    topics: Topics, doubtful: dict[TopicPartition, Producer], id: str, ctx: RequestContext
+) -> Topics:
+    """The same, less the batches of partitions that are not in their producer's transaction."""
+    if not ctx.services.config.current.transactions.verify_partitions:
+        return topics
+    way = Joining.ABORTABLE if ctx.version >= _FIRST_ABORTABLE else Joining.VERIFIED
+    transactions = ctx.services.transactions
+    codes = {
+        place: joining.verify(transactions, id, producer, place, way) for place, producer in doubtful.items()
+    }
+    return without(topics, {place: as_told(code) for place, code in codes.items() if code})
+
+
+def check_still_in(target: Target, id: str, producer: Producer, ctx: RequestContext) -> None:
+    """The transaction may have ended while the batch was unpacked: it must not open another."""
+    assert target.partition is not None
+    if target.partition.has_open_transaction(*producer):
+        return
+    if joining.verify(ctx.services.transactions, id, producer, target.place, Joining.VERIFIED):
+        raise InvalidTransactionState("the transaction ended before its records were stored")
+
+
+def without(topics: Topics, codes: dict[TopicPartition, ErrorCode]) -> Topics:
+    return [
+        (
+            name,
+            [
+                target._replace(partition=None, error=codes[target.place], message=_NOT_IN)
+                if target.place in codes
+                else target
+                for target in targets
+            ],
+        )
+        for name, targets in topics
+    ]
+
+
+def as_told(code: ErrorCode) -> ErrorCode:
+    """What a producer that was refused for a moment tries again after, whatever its age."""
+    if code in LATER or code == ErrorCode.concurrent_transactions:
+        return ErrorCode.not_enough_replicas
+    return code
