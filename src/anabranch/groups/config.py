@@ -7,6 +7,7 @@ configuration sets 1, as here.
 from dataclasses import dataclass
 
 from anabranch.base.config import INT_MAX, Kind, at_least, option
+from anabranch.groups.consumer_config import ConsumerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,5 +100,5 @@ class ClassicConfig(OffsetsConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig(ClassicConfig):
+class GroupConfig(ClassicConfig, ConsumerConfig):
     """All of the group coordinator's options."""

@@ -128,6 +128,8 @@ class CommittedOffsets:
                     self._put(name, offset)
 
     def loaded(self, effects: Effects, now_ms: int) -> None:
+        for group_id in self._committed:
+            self._know(group_id)  # compaction may have left the end of a group, and offsets from before it
         effects.at(_EXPIRE, now_ms + self._around.config().retention_check_interval_ms)
 
     # --- decisions
