@@ -11,7 +11,8 @@ copied at all.
     own      │len│ begin… ── more arrives here ─►│        handled when whole
 
 Nothing is believed before it has come: a frame's buffer grows with what arrives, not with what the
-length claims, and the claim is charged to a budget that all connections share.  While that is spent
+length claims (a large one is for frames of which much is there), and the claim is charged to a budget
+that all connections share.  While that is spent
 (`_starved`), or while the owner has said `stop` (`stopped`), the socket is not read; what was read
 already waits in `_rest`.
 """
@@ -24,7 +25,9 @@ from anabranch.base.errors import Corrupt, TooLarge
 from anabranch.base.network import Link
 
 SCRATCH_BYTES = (1 << 20) + (1 << 16)  # room for a frame around one batch of 1 MB
+WINDOW_BYTES = 128 * 1024  # of the scratch buffer that one read fills: what waits behind a stop is no more
 _LARGE_BYTES = SCRATCH_BYTES // 2  # a smaller frame does not get a whole buffer of that size
+_MUCH_BYTES = 32 * 1024
 _FREE_BYTES = 64 * 1024  # frames up to this size are not charged
 _MAX_SPARES = 4
 _LENGTH = struct.Struct(">i")
@@ -39,15 +42,16 @@ class Buffers:
     not depend on the number of connections.
     """
 
-    __slots__ = ("_resting", "_spares", "scratch")
+    __slots__ = ("_resting", "_spares", "scratch", "window")
 
     def __init__(self) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.window = self.scratch[:WINDOW_BYTES]
         self._spares: list[memoryview] = []
         self._resting = False
 
     def take(self, size: int) -> memoryview:
-        if size < _LARGE_BYTES:
+        if not _LARGE_BYTES <= size <= SCRATCH_BYTES:
             return memoryview(bytearray(size))
         self._resting = False
         return (self._spares.pop() if self._spares else memoryview(bytearray(SCRATCH_BYTES)))[:size]
@@ -61,6 +65,7 @@ class Buffers:
             return None
         kept = self.scratch[at : at + size]
         self.scratch = self.take(SCRATCH_BYTES)
+        self.window = self.scratch[:WINDOW_BYTES]
         return kept
 
     def give(self, buffer: memoryview) -> None:
@@ -138,7 +143,7 @@ class Frames:
         """Where the next bytes go."""
         own = self._own
         if own is None:
-            return self._buffers.scratch
+            return self._buffers.window
         if self._filled == len(own):
             own = self._grow(own)
         return own[self._filled :]
@@ -155,7 +160,7 @@ class Frames:
         if not self._size:
             if self._filled < _PREFIX:
                 return
-            self._begin(_PREFIX + self._length(own), own[:_PREFIX])
+            self._begin(_PREFIX + self._length(own), own, 0)
         elif self._filled == self._size:
             self._finish(own)
 
@@ -187,12 +192,7 @@ class Frames:
             self._own[: end - at] = data[at:]
             self._filled, self._size = end - at, 0
         else:
-            size = _PREFIX + self._length(data, at)
-            kept = self._buffers.keep(data, at, size)
-            if kept is None:
-                self._begin(size, data[at:])
-            else:
-                self._receive_into(kept, end - at, size)
+            self._begin(_PREFIX + self._length(data, at), data, at)
 
     def _length(self, data: memoryview, at: int = 0) -> int:
         length: int = _LENGTH.unpack_from(data, at)[0]
@@ -204,25 +204,29 @@ class Frames:
 
     # --- a frame that is not whole yet
 
-    def _begin(self, size: int, head: memoryview) -> None:
-        own = self._buffers.take(min(size, SCRATCH_BYTES))
-        own[: len(head)] = head
-        self._receive_into(own, len(head), size)
-
-    def _receive_into(self, own: memoryview, filled: int, size: int) -> None:
-        self._own, self._filled, self._size = own, filled, size
-        if size > _FREE_BYTES:
-            self._charge()
+    def _begin(self, size: int, data: memoryview, at: int) -> None:
+        """The end of `data`, from `at`, is the beginning of a frame of `size` bytes."""
+        filled = len(data) - at
+        self._filled, self._size = filled, size
+        if size > _FREE_BYTES and not self._charge():
+            self._own = memoryview(bytearray(data[at:]))
+            return
+        own = self._buffers.keep(data, at, size) if filled >= _MUCH_BYTES else None
+        if own is None:
+            own = self._buffers.take(min(size, SCRATCH_BYTES if filled >= _MUCH_BYTES else _FREE_BYTES))
+            own[:filled] = data[at:]
+        self._own = own
         if size == filled:
             self._finish(own)
 
-    def _charge(self) -> None:
+    def _charge(self) -> bool:
         """Take the frame's size from the budget, or read no further."""
         if self._budget.has_room(self._size):
             self._budget.charge(self._size)
             self._charged = self._size
-        else:
-            self._starve()
+            return True
+        self._starve()
+        return False
 
     def _starve(self) -> None:
         """Wait for the budget."""
@@ -241,7 +245,7 @@ class Frames:
             self._owner.fed()
 
     def _grow(self, own: memoryview) -> memoryview:
-        larger = memoryview(bytearray(min(self._size, 2 * len(own))))
+        larger = self._buffers.take(min(self._size, max(SCRATCH_BYTES, 2 * len(own))))
         larger[: len(own)] = own
         self._own = larger
         self._buffers.give(own)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.base.budget import ByteBudget
 from anabranch.base.errors import Corrupt, TooLarge
-from anabranch.server.framing import SCRATCH_BYTES, Buffers, Frames
+from anabranch.server.framing import SCRATCH_BYTES, WINDOW_BYTES, Buffers, Frames
 from tests.support.links import RecordingLink
 from tests.unit.records.strategies import seeded
 
@@ -93,7 +93,7 @@ def test_any_chunking_gives_the_same_frames(sizes: list[int], cuts: list[int]) -
     assert wire.budget.used == 0
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 7, 4096, SCRATCH_BYTES - 1, SCRATCH_BYTES])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 7, 4096, WINDOW_BYTES - 1, WINDOW_BYTES])
 def test_every_chunk_size_gives_the_same_frames(chunk: int) -> None:
     bodies = [body_of(size) for size in (0, 1, 0, 17, 5000, 0, 3)]
     wire = Wire()
@@ -103,7 +103,9 @@ def test_every_chunk_size_gives_the_same_frames(chunk: int) -> None:
     assert wire.got == bodies
 
 
-@pytest.mark.parametrize("size", [SCRATCH_BYTES - 4, SCRATCH_BYTES, (1 << 20) + 1, 3 << 20, MAX_BYTES])
+@pytest.mark.parametrize(
+    "size", [WINDOW_BYTES - 4, WINDOW_BYTES, SCRATCH_BYTES - 4, SCRATCH_BYTES, 3 << 20, MAX_BYTES]
+)
 def test_a_large_frame_comes_whole(size: int) -> None:
     bodies = [body_of(size), b"after", body_of(size), b""]
     wire = Wire()
@@ -148,16 +150,42 @@ def test_a_length_beyond_the_limit_is_refused_before_anything_is_kept(chunk: int
     assert not wire.frames.is_holding
 
 
-def test_a_claim_takes_no_memory_before_bytes_come() -> None:
-    wires = [Wire(max_bytes=1 << 30) for _ in range(20)]
+@pytest.mark.parametrize("sent", [1, 1000, 30_000])
+@pytest.mark.parametrize("claim", [600_000, 1 << 20, 1 << 30])
+def test_a_claim_takes_no_memory_before_bytes_come(claim: int, sent: int) -> None:
+    wires = [Wire(max_bytes=1 << 30) for _ in range(50)]
     tracemalloc.start()
     try:
         for wire in wires:
-            wire.arrive(struct.pack(">i", 1 << 30) + b"x")
+            wire.arrive(struct.pack(">i", claim) + bytes(sent))
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert held < 20 * (1 << 21)
+    assert held < 50 * 70_000
+
+
+def test_what_the_budget_has_no_room_for_is_held_as_it_came() -> None:
+    budget = ByteBudget(4 << 20)
+    wires = [Wire(budget) for _ in range(200)]
+    data = framed(body_of(1 << 20))
+    tracemalloc.start()
+    try:
+        for wire in wires:
+            wire.arrive(data[:100_000])
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert sum(not wire.link.paused for wire in wires) == 3
+    assert (
+        held < 3 * (2 << 20) + 200 * 110_000 + 200 * 200_000
+    )  # the last are what waits in the test's sockets
+    for wire in wires:
+        wire.arrive(data[100_000:])
+    while any(wire.unread for wire in wires):
+        for wire in wires:
+            wire.pump()
+    assert all(wire.got == [data[4:]] for wire in wires)
+    assert budget.used == 0
 
 
 def test_an_idle_connection_holds_no_memory() -> None:
@@ -345,10 +373,10 @@ def test_stops_at_any_frame_change_nothing(sizes: list[int], cuts: list[int], st
 
 
 def test_a_backlog_is_not_copied_for_every_frame_that_stops_it() -> None:
-    """A quarter of a megabyte of requests that each hold the connection is work in proportion."""
+    """A window full of requests that each hold the connection is work in proportion."""
     wire = Wire()
     wire.on_frame = lambda frame: wire.frames.stop()
-    count = SCRATCH_BYTES // 16
+    count = WINDOW_BYTES // 16
     wire.arrive(framed(*[body_of(12)] * count))
     tracemalloc.start()
     try:
@@ -360,7 +388,7 @@ def test_a_backlog_is_not_copied_for_every_frame_that_stops_it() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak - before < SCRATCH_BYTES // 2
+    assert peak - before < WINDOW_BYTES // 2
     while len(wire.got) < count:
         wire.frames.go()
     assert wire.link.paused
