@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 
 from anabranch.base.errors import AnabranchError, Corrupt
 from anabranch.base.network import Chunk, FileRange, Link
+from anabranch.base.seldom import Seldom
 from anabranch.server.framing import Frames
 from anabranch.server.kafka.api_versions import unsupported_answer
 from anabranch.server.kafka.registry import Api, Reply, RequestContext, Waiting
@@ -31,6 +32,7 @@ from anabranch.wire.kafka.encoder import encoder
 from anabranch.wire.kafka.schema import answers_flexibly, is_flexible
 
 log = logging.getLogger(__name__)
+_trouble = Seldom(log, 1.0)
 
 _MAX_SLOTS = 128
 _MAX_UNSENT = 1 << 20
@@ -356,7 +358,7 @@ class Connection:
     def _refuse(self, error: BaseException) -> None:
         """Close the connection over something that has no answer of its own."""
         if isinstance(error, AnabranchError):
-            log.info("%s: closed: %s", self.link.remote, error)
+            _trouble.warning("%s: closed: %s", self.link.remote, error)
         else:
             log.error("%s: closed, a request failed", self.link.remote, exc_info=error)
         if self._frames is not None:

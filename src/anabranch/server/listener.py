@@ -15,12 +15,14 @@ from typing import Any
 
 from anabranch.base.budget import ByteBudget
 from anabranch.base.network import Listener, Network, SocketOptions
+from anabranch.base.seldom import Seldom
 from anabranch.server.connection import Connection
 from anabranch.server.framing import Buffers, Frames
 from anabranch.server.kafka.registry import Api
 from anabranch.server.services import Services
 
 log = logging.getLogger(__name__)
+_trouble = Seldom(log, 1.0)
 
 _SWEEP_S = 5.0
 _STALLED_AFTER_S = 10.0
@@ -55,7 +57,7 @@ class KafkaListener:
             len(self._connections) >= sockets.max_connections
             or self._by_address[address] >= sockets.max_connections_per_ip
         ):
-            log.warning("%s: refused, there are too many connections", connection.link.remote)
+            _trouble.warning("%s: refused, there are too many connections", connection.link.remote)
             return None
         self._connections.add(connection)
         self._by_address[address] += 1

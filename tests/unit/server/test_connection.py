@@ -161,6 +161,12 @@ def request(key: int, correlation: int, body: bytes = b"", version: int = 0, cli
 CREATE_NOTHING = struct.pack(">iib", 0, 1000, 0)
 
 
+@pytest.fixture(autouse=True)
+def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line, not one a second."""
+    monkeypatch.setattr(module, "_trouble", logging.getLogger("trouble"))
+
+
 async def turns(count: int = 3) -> None:
     for _ in range(count):
         await asyncio.sleep(0)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.base.network import Peer
+from anabranch.server import connection as connections
 from anabranch.server import listener as module
 from anabranch.server.config_sections import SocketConfig
 from anabranch.server.connection import Connection
@@ -80,6 +81,8 @@ class Guest:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SWEEP_S", 0.01)
+    for part in (module, connections):
+        monkeypatch.setattr(part, "_trouble", logging.getLogger("trouble"))
 
 
 async def settled() -> None:
