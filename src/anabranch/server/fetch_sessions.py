@@ -119,7 +119,7 @@ class FetchSessions:
             wanted = {
                 (key, asked.partition): Wanted(key, asked) for key, asked in asked_partitions(request, by_id)
             }
-            starts = version >= 7 and epoch == INITIAL_EPOCH and wanted
+            starts = version >= 7 and epoch == INITIAL_EPOCH
             return self._start(wanted, by_id) if starts else None, list(wanted.values()), True
         session = self._sessions.get(session_id)
         if session is None:

@@ -41,7 +41,7 @@ def _delete(host: PartitionHost, topic: str, index: int, offset: int) -> Answer:
         partition = host.partition(name, index)
         if is_internal(name):
             raise InvalidTopicName(f"records of the internal topic {topic} cannot be deleted")
-        if "delete" not in partition.config.cleanup_policy:
+        if partition.config.cleanup_policy == {"compact"}:
             raise PolicyViolation(f"cleanup.policy of topic {topic} does not allow records to be deleted")
         end = partition.high_watermark if offset == _HIGH_WATERMARK else offset
         return answer | {"low_watermark": partition.trim(end)}
