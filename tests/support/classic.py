@@ -22,6 +22,7 @@ from anabranch.groups.config import GroupConfig
 from anabranch.groups.effects import Answer, Effects
 from anabranch.groups.group import Group
 from anabranch.groups.parts import Surroundings, TopicFacts
+from anabranch.wire.kafka.schema import ErrorCode
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -193,6 +194,8 @@ class Groups:
                 self.timers[timer] = time_ms
         if effects.records and self.losing:
             _answer(effects.otherwise)
+            refused = {"error_code": ErrorCode.not_coordinator}
+            _answer([(token, refused) for token, _ in effects.replies])
             return
         for key, value in effects.records:
             self.log.append((key, value))

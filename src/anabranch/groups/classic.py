@@ -66,22 +66,22 @@ class ClassicGroups:
         turn = self._turn(now_ms)
         code = self._check_join(group_id, who)
         if code:
-            turn.effects.reply(token, answers.not_joined(code, who.member_id))
-            return turn.decided()
+            turn.say(token, answers.not_joined(code, who.member_id))
+            return turn.effects
         group = self._groups.get(group_id)
         if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
             if self._elsewhere is not None:
                 return self._elsewhere.join(group, who, token, now_ms)
-            turn.effects.reply(token, answers.not_joined(ErrorCode.inconsistent_group_protocol))
-            return turn.decided()
+            turn.say(token, answers.not_joined(ErrorCode.inconsistent_group_protocol))
+            return turn.effects
         if not isinstance(group, ClassicGroup):
             if who.member_id:
                 answer = answers.not_joined(ErrorCode.unknown_member_id, who.member_id)
-                turn.effects.reply(token, answer)
-                return turn.decided()
+                turn.say(token, answer)
+                return turn.effects
             group = self._new_group(turn, group_id, token)
         classic_join.join(turn, group, who, token, self._around.chance)
-        return turn.decided()
+        return turn.effects
 
     def _new_group(self, turn: Turn, group_id: str, token: Token) -> ClassicGroup:
         """A group of this protocol, in the place of an empty one of the other if there is one."""
@@ -106,8 +106,8 @@ class ClassicGroups:
         elif group is not None and self._elsewhere is not None and not group.is_empty:
             return self._elsewhere.sync(group, who, token, now_ms)
         else:
-            turn.effects.reply(token, answers.not_synced(_no_such(group_id)))
-        return turn.decided()
+            turn.say(token, answers.not_synced(_no_such(group_id)))
+        return turn.effects
 
     def heartbeat(
         self,
@@ -126,8 +126,8 @@ class ClassicGroups:
         elif group is not None and self._elsewhere is not None:
             return self._elsewhere.heartbeat(group, who, generation, token, now_ms)
         else:
-            turn.effects.reply(token, answers.heard(_no_such(group_id)))
-        return turn.decided()
+            turn.say(token, answers.heard(_no_such(group_id)))
+        return turn.effects
 
     def leave(self, group_id: str, leaving: Sequence[Identity], token: Token, now_ms: int) -> Effects:
         turn = self._turn(now_ms)
@@ -137,11 +137,11 @@ class ClassicGroups:
         elif group is not None and self._elsewhere is not None:
             return self._elsewhere.leave(group, leaving, token, now_ms)
         elif not group_id:
-            turn.effects.reply(token, {"error_code": ErrorCode.invalid_group_id, "members": []})
+            turn.say(token, {"error_code": ErrorCode.invalid_group_id, "members": []})
         else:
             gone = [answers.left(*who, ErrorCode.unknown_member_id) for who in leaving]
-            turn.effects.reply(token, {"error_code": ErrorCode.none, "members": gone})
-        return turn.decided()
+            turn.say(token, {"error_code": ErrorCode.none, "members": gone})
+        return turn.effects
 
     def describe(self, group_id: str) -> Answer | None:
         """As DescribeGroups tells it; None if there is no such classic group."""
@@ -189,7 +189,7 @@ class ClassicGroups:
                     tell_news(turn, group)
                 case "held":
                     tell_held(turn, group, member_id, ErrorCode.none)
-        return turn.decided()
+        return turn.effects
 
     def _turn(self, now_ms: int) -> Turn:
         return Turn(Effects(), now_ms, self._around.config())

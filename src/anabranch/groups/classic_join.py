@@ -49,10 +49,10 @@ class Joining(NamedTuple):
 def join(turn: Turn, group: ClassicGroup, who: Joining, token: Token, chance: Random) -> None:
     if not _has_room(turn, group, who.member_id):
         turn.forget(group, who.member_id)
-        turn.effects.reply(token, answers.not_joined(ErrorCode.group_max_size_reached))
+        turn.say(token, answers.not_joined(ErrorCode.group_max_size_reached))
         maybe_complete_join(turn, group)
     elif not group.can_take(who.protocol_type, (protocol.name for protocol in who.protocols)):
-        turn.effects.reply(token, answers.not_joined(ErrorCode.inconsistent_group_protocol, who.member_id))
+        turn.say(token, answers.not_joined(ErrorCode.inconsistent_group_protocol, who.member_id))
     elif who.member_id:
         _join_with_id(turn, group, who, token)
     elif who.instance_id is not None:
@@ -81,7 +81,7 @@ def _promise(turn: Turn, group: ClassicGroup, who: Joining, token: Token, chance
     member_id = _new_id(who, chance)
     group.promised.add(member_id)
     turn.effects.at((NAME, "session", group.group_id, member_id), turn.now_ms + who.session_timeout_ms)
-    turn.effects.reply(token, answers.not_joined(ErrorCode.member_id_required, member_id))
+    turn.say(token, answers.not_joined(ErrorCode.member_id_required, member_id))
 
 
 def _add(turn: Turn, group: ClassicGroup, who: Joining, member_id: str, token: Token) -> None:
@@ -105,7 +105,7 @@ def _join_with_id(turn: Turn, group: ClassicGroup, who: Joining, token: Token) -
         return
     code = group.check_member(who.member_id, who.instance_id)
     if code or group.is_empty:
-        turn.effects.reply(token, answers.not_joined(code or ErrorCode.unknown_member_id, who.member_id))
+        turn.say(token, answers.not_joined(code or ErrorCode.unknown_member_id, who.member_id))
         return
     member = group.members[who.member_id]
     is_leader = group.leader == who.member_id
@@ -114,14 +114,14 @@ def _join_with_id(turn: Turn, group: ClassicGroup, who: Joining, token: Token) -
         _join_again(turn, group, member, who, token)
         begin_or_go_on(turn, group)
     else:
-        turn.effects.reply(token, answers.joined(group, who.member_id, is_told_all=is_leader))
+        turn.say(token, answers.joined(group, who.member_id, is_told_all=is_leader))
 
 
 def _join_again(turn: Turn, group: ClassicGroup, member: ClassicMember, who: Joining, token: Token) -> None:
     group.update(member, who.session_timeout_ms, who.rebalance_timeout_ms, who.protocols)
     stale = group.joining.get(member.member_id)
     if stale is not None:
-        turn.effects.reply(stale, answers.not_joined(ErrorCode.rebalance_in_progress, member.member_id))
+        turn.say(stale, answers.not_joined(ErrorCode.rebalance_in_progress, member.member_id))
     group.joining[member.member_id] = token
 
 
@@ -151,10 +151,10 @@ def _fence(turn: Turn, group: ClassicGroup, old_id: str) -> None:
     """Whoever waits under the old id is told that somebody has taken its place."""
     token = group.joining.get(old_id)
     if token is not None:
-        turn.effects.reply(token, answers.not_joined(ErrorCode.fenced_instance_id, old_id))
+        turn.say(token, answers.not_joined(ErrorCode.fenced_instance_id, old_id))
     token = group.syncing.get(old_id)
     if token is not None:
-        turn.effects.reply(token, answers.not_synced(ErrorCode.fenced_instance_id))
+        turn.say(token, answers.not_synced(ErrorCode.fenced_instance_id))
     tell_held(turn, group, old_id, ErrorCode.fenced_instance_id)
     turn.effects.cancel((NAME, "session", group.group_id, old_id))
 
@@ -187,7 +187,6 @@ def _take_over(turn: Turn, group: ClassicGroup, who: Joining, successor: Classic
     # Before that version a leader is told that somebody else leads (its own old id), so that it
     # does not assign.
     turn.effects.reply(token, told)
-    turn.effects.reply_if_lost(token, answers.not_joined(ErrorCode.coordinator_not_available))
     held = group.held.pop(old_id, None)
     if held is not None:
         turn.effects.reply(held, answers.heard(ErrorCode.fenced_instance_id))

@@ -59,7 +59,7 @@ def tell_news(turn: Turn, group: ClassicGroup) -> None:
 def tell_held(turn: Turn, group: ClassicGroup, member_id: str, code: ErrorCode) -> None:
     token = group.held.pop(member_id, None)
     if token is not None:
-        turn.effects.reply(token, answers.heard(code))
+        turn.say(token, answers.heard(code))
         turn.effects.cancel(_held_timer(group, member_id))
 
 

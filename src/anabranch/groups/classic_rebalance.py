@@ -34,7 +34,7 @@ def begin_or_go_on(turn: Turn, group: ClassicGroup) -> None:
 def begin(turn: Turn, group: ClassicGroup) -> None:
     effects, now_ms, config = turn
     for member_id, token in group.syncing.items():
-        effects.reply(token, answers.not_synced(ErrorCode.rebalance_in_progress))
+        turn.say(token, answers.not_synced(ErrorCode.rebalance_in_progress))
         group.heard_of(member_id, now_ms)  # until now it was we who kept it waiting
         turn.watch(group, group.members[member_id])
     group.syncing.clear()
@@ -93,7 +93,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         token = group.joining.pop(member.member_id, None)
         if token is not None:
             is_leader = member.member_id == group.leader
-            effects.reply(token, answers.joined(group, member.member_id, is_told_all=is_leader))
+            turn.say(token, answers.joined(group, member.member_id, is_told_all=is_leader))
         member.is_new = False
         member.heard_of(now_ms)
         turn.watch(group, member)

@@ -36,16 +36,16 @@ class Identity(NamedTuple):
 def sync(turn: Turn, group: ClassicGroup, who: Syncing, token: Token) -> None:
     code = _check_sync(group, who)
     if code:
-        turn.effects.reply(token, answers.not_synced(code))
+        turn.say(token, answers.not_synced(code))
     elif group.state is State.STABLE:
         _has_synced(turn, group, who.member_id)
-        turn.effects.reply(token, answers.synced(group, group.members[who.member_id].assignment))
+        turn.say(token, answers.synced(group, group.members[who.member_id].assignment))
     elif who.member_id == group.leader:
         _assign(turn, group, who.assignments, token)
     else:
         stale = group.syncing.get(who.member_id)
         if stale is not None:
-            turn.effects.reply(stale, answers.not_synced(ErrorCode.rebalance_in_progress))
+            turn.say(stale, answers.not_synced(ErrorCode.rebalance_in_progress))
         group.syncing[who.member_id] = token
         _has_synced(turn, group, who.member_id)
 
@@ -75,7 +75,6 @@ def _assign(turn: Turn, group: ClassicGroup, given: dict[str, bytes], token: Tok
     effects.records.append(group.record(given, turn.now_ms))
     for member_id, waiting in [*group.syncing.items(), (group.leader, token)]:
         effects.reply(waiting, answers.synced(group, given.get(member_id, b"")))
-        effects.reply_if_lost(waiting, answers.not_synced(ErrorCode.coordinator_not_available))
         member = group.members[member_id]
         member.heard_of(turn.now_ms)
         turn.watch(group, member)
@@ -94,7 +93,7 @@ def heartbeat(
     if not code and generation != group.generation:
         code = ErrorCode.illegal_generation
     if code:
-        turn.effects.reply(token, answers.heard(code))
+        turn.say(token, answers.heard(code))
         return
     member = group.members[who.member_id]
     group.heard_of(who.member_id, turn.now_ms)
@@ -103,7 +102,7 @@ def heartbeat(
     else:
         rebalances = group.state is State.PREPARING
         code = ErrorCode.rebalance_in_progress if rebalances else ErrorCode.none
-        turn.effects.reply(token, answers.heard(code))
+        turn.say(token, answers.heard(code))
 
 
 def leave(turn: Turn, group: ClassicGroup, leaving: Sequence[Identity], token: Token) -> None:
@@ -118,7 +117,7 @@ def leave(turn: Turn, group: ClassicGroup, leaving: Sequence[Identity], token: T
         go_on_without(turn, group)
     else:
         maybe_complete_join(turn, group)  # one who was promised an id does not come
-    turn.effects.reply(token, {"error_code": ErrorCode.none, "members": told})
+    turn.say(token, {"error_code": ErrorCode.none, "members": told})
 
 
 def _leaver(group: ClassicGroup, who: Identity) -> tuple[str, ErrorCode]:

@@ -6,7 +6,7 @@ from anabranch.groups import classic_answers as answers
 from anabranch.groups.classic_group import ClassicGroup
 from anabranch.groups.classic_member import ClassicMember
 from anabranch.groups.config import GroupConfig
-from anabranch.groups.effects import Effects
+from anabranch.groups.effects import Answer, Effects, Token
 from anabranch.wire.kafka.schema import ErrorCode
 
 NAME = "classic"
@@ -18,6 +18,11 @@ class Turn(NamedTuple):
     now_ms: int
     config: GroupConfig
 
+    def say(self, token: Token, answer: Answer) -> None:
+        """Answer `token`, whatever becomes of the records: it does not depend on them."""
+        self.effects.reply(token, answer)
+        self.effects.reply_if_lost(token, answer)
+
     def watch(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Have the member's session looked at when it ends."""
         self.effects.at((NAME, "session", group.group_id, member.member_id), member.session_ends_ms)
@@ -26,20 +31,12 @@ class Turn(NamedTuple):
         """It is not a member any more; if it waits for something it is told so."""
         token = group.joining.get(member_id)
         if token is not None:
-            self.effects.reply(token, answers.not_joined(ErrorCode.unknown_member_id))
+            self.say(token, answers.not_joined(ErrorCode.unknown_member_id))
         token = group.syncing.get(member_id)
         if token is not None:
-            self.effects.reply(token, answers.not_synced(ErrorCode.unknown_member_id))
+            self.say(token, answers.not_synced(ErrorCode.unknown_member_id))
         token = group.held.get(member_id)
         if token is not None:
-            self.effects.reply(token, answers.heard(ErrorCode.unknown_member_id))
+            self.say(token, answers.heard(ErrorCode.unknown_member_id))
         self.effects.cancel((NAME, "session", group.group_id, member_id))
         group.remove(member_id)
-
-    def decided(self) -> Effects:
-        """What was decided.  If its records are lost, only who was promised something else hears of it."""
-        effects = self.effects
-        if effects.records:
-            otherwise = {token for token, _ in effects.otherwise}
-            effects.otherwise += [reply for reply in effects.replies if reply[0] not in otherwise]
-        return effects

@@ -99,7 +99,7 @@ def test_assignments_that_cannot_be_written_are_not_given() -> None:
     waiting = groups.sync("g", follower)
     groups.losing = True
     led = groups.sync("g", leader, {leader.id: b"a"})
-    assert led.code == waiting.code == ErrorCode.coordinator_not_available
+    assert led.code == waiting.code == ErrorCode.not_coordinator
     assert groups["g"].state == "CompletingRebalance"
     groups.losing = False
     assert groups.join("g", leader.id).generation == 1, "it finds its generation again"

@@ -1,0 +1,56 @@
+"""DescribeGroups (15): classic groups, their members, and what each of them has.
+
+    v3      which operations the client may do, if it asks
+    v4      the instance ids of static members
+    v6      a group that is not there is GROUP_ID_NOT_FOUND; before, it was only Dead
+
+Groups of the newer protocol are not shown here: ConsumerGroupDescribe does that.
+"""
+
+from typing import Any
+
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
+from anabranch.server.kafka.described import NOT_ASKED
+from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.registry import Answer, RequestContext, api
+from anabranch.wire.kafka.schema import ErrorCode
+
+# Kafka's numbers of what can be done to a group: read, delete, describe, describe and alter its configs.
+_GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
+_MISSING_FROM = 6
+
+
+@api(15, versions=(0, 6))
+async def describe_groups(request: Any, ctx: RequestContext) -> Answer:
+    described = [await _describe(ctx, group_id) for group_id in request.groups]
+    for answer in described:
+        allowed = request.include_authorized_operations and not answer.get("error_code")
+        answer["authorized_operations"] = _GROUP_OPERATIONS if allowed else NOT_ASKED
+    return {"groups": described}
+
+
+async def _describe(ctx: RequestContext, group_id: str) -> Answer:
+    try:
+        shard = await ctx.services.groups.look(group_id)
+        described = shard.classic.describe(group_id)
+    except CoordinatorNotAvailable:
+        described = None  # there are no groups at all
+    except AnabranchError as error:
+        return _nothing(group_id, "", code_of(error), message_of(error))
+    if described is not None:
+        return described
+    if ctx.version < _MISSING_FROM:
+        return _nothing(group_id, "Dead", ErrorCode.none, None)
+    return _nothing(group_id, "Dead", ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+
+
+def _nothing(group_id: str, state: str, code: ErrorCode, message: str | None) -> Answer:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "group_id": group_id,
+        "group_state": state,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+    }
