@@ -139,6 +139,8 @@ class _Parser:
         while self._at < len(self._text) and self._text[self._at] not in "|)":
             if self._next_is("\\Q"):
                 parts.extend(self._literal(character) for character in self._quoted())
+                if parts:
+                    parts[-1] = self._repeated(parts[-1])
             else:
                 parts.append(self._repeated(self._atom()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
