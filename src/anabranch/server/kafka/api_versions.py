@@ -5,8 +5,9 @@ answered at version 0 with UNSUPPORTED_VERSION and our range for this one API, a
 again (KIP-511).  The header of the answer never has tagged fields, whatever the version.
 
 v3 has the client's name and version, which must look like a Maven artifact's (Kafka's rule), and in
-the answer features.  We have none to finalize: Kafka's are about its own metadata log, about the
-group and the transaction protocol; clients take what is not named for the older protocol.
+the answer features: which protocols hold in the cluster.  Ours is that of transactions (KIP-890); most of
+Kafka's are about its own metadata log.  Clients take what is not named for the older protocol.  What is
+supported from level 0 on is told from v4 on, since older clients take that for an error.
 
 The telemetry APIs are always served, but advertised only while an operator asks for metrics (Kafka:
 while a plugin takes them).  A client that sees them asks every five minutes what nobody wants to know,
@@ -23,6 +24,15 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 _KEY = 18
 _TELEMETRY = (71, 72)
+_FIRST_WITH_LEVEL_0 = 4
+_FEATURES = {"transaction.version": 2}
+_SUPPORTED = [
+    {"name": name, "min_version": 0, "max_version": level} for name, level in sorted(_FEATURES.items())
+]
+_FINALIZED = [
+    {"name": name, "min_version_level": level, "max_version_level": level}
+    for name, level in sorted(_FEATURES.items())
+]
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -34,7 +44,12 @@ def api_versions(request: Any, ctx: RequestContext) -> Answer:
             return {"error_code": ErrorCode.invalid_request, "api_keys": []}
         ctx.peer.software_name, ctx.peer.software_version = name, version
     asks_for_metrics = bool(ctx.services.cluster.image.client_metrics)
-    return {"api_keys": _advertised(asks_for_metrics)}
+    return {
+        "api_keys": _advertised(asks_for_metrics),
+        "supported_features": _SUPPORTED if ctx.version >= _FIRST_WITH_LEVEL_0 else [],
+        "finalized_features": _FINALIZED,
+        "finalized_features_epoch": 0,
+    }
 
 
 def unsupported_answer(apis: dict[int, Api]) -> bytes:
