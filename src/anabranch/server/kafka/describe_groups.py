@@ -10,13 +10,11 @@ Groups of the newer protocol are not shown here: ConsumerGroupDescribe does that
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
-from anabranch.server.kafka.described import NOT_ASKED
+from anabranch.server.kafka.described import GROUP_OPERATIONS, NOT_ASKED
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
 
-# Kafka's numbers of what can be done to a group: read, delete, describe, describe and alter its configs.
-_GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 _MISSING_FROM = 6
 
 
@@ -25,7 +23,7 @@ async def describe_groups(request: Any, ctx: RequestContext) -> Answer:
     described = [await _describe(ctx, group_id) for group_id in request.groups]
     for answer in described:
         allowed = request.include_authorized_operations and not answer.get("error_code")
-        answer["authorized_operations"] = _GROUP_OPERATIONS if allowed else NOT_ASKED
+        answer["authorized_operations"] = GROUP_OPERATIONS if allowed else NOT_ASKED
     return {"groups": described}
 
 
