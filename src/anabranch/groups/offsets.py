@@ -195,12 +195,12 @@ class CommittedOffsets:
         effects = Effects()
         config = self._around.config()
         retention_ms = config.retention_minutes * 60_000
-        for group in list(self._groups.values()):
+        for group in self._groups.values():
             if len(effects.records) >= _TOMBSTONES_AT_ONCE:
-                effects.at(_EXPIRE, now_ms + _SOON_MS)
-                return effects
+                break
             self._expire(group, retention_ms, now_ms, effects)
-        effects.at(_EXPIRE, now_ms + config.retention_check_interval_ms)
+        more = len(effects.records) >= _TOMBSTONES_AT_ONCE
+        effects.at(_EXPIRE, now_ms + (_SOON_MS if more else config.retention_check_interval_ms))
         return effects
 
     # --- to look at

@@ -32,7 +32,7 @@ async def offset_commit(request: Any, ctx: RequestContext) -> Answer:
         instance_id=request.group_instance_id,
         topics=wanted,
         version=ctx.version,
-        retention_ms=getattr(request, "retention_time_ms", BROKERS_RETENTION),
+        retention_ms=getattr(request, "retention_time", BROKERS_RETENTION),
     )
     try:
         answer = await ctx.services.groups.submit(
