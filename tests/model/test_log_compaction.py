@@ -6,7 +6,6 @@ that, give it to readers of committed records only if it was committed, and know
 losing every snapshot.
 """
 
-import dataclasses
 import os
 import random
 from pathlib import Path
@@ -199,7 +198,7 @@ class Run:
 
 
 def with_table(job: Job, slots: int) -> Job:
-    return dataclasses.replace(job, dedupe_bytes=24 * slots)
+    return job._replace(dedupe_bytes=24 * slots)
 
 
 def read(log: LocalLog, *, committed: bool) -> list[Seen]:

@@ -1,7 +1,6 @@
 """The worker process: does a job, keeps its pace and its place, and dies when it should."""
 
 import asyncio
-import dataclasses
 import json
 import os
 import signal
@@ -37,7 +36,7 @@ def log(tmp_path: Path) -> LocalLog:
 
 def slow(job: Job) -> Job:
     """So slow that it is still at it whenever somebody looks."""
-    return dataclasses.replace(job, io_bytes_per_second=2000.0)
+    return job._replace(io_bytes_per_second=2000.0)
 
 
 def children() -> list[int]:
@@ -104,7 +103,7 @@ async def test_it_gives_way_to_everybody_and_can_be_left(log: LocalLog) -> None:
 
 async def test_it_keeps_the_pace(log: LocalLog) -> None:
     size = sum(segment.size for segment in log.segments)
-    job = dataclasses.replace(job_for(log), io_bytes_per_second=float(size))
+    job = job_for(log)._replace(io_bytes_per_second=float(size))
     started = time.monotonic()
     async with aclosing(run_worker(job)) as messages:
         async for _ in messages:
@@ -128,7 +127,7 @@ async def test_a_killed_worker_is_an_error_and_harms_nothing(log: LocalLog) -> N
 async def test_a_segment_that_is_gone_is_said(log: LocalLog) -> None:
     job = job_for(log)
     names = sorted(os.listdir(log.folder))
-    broken = dataclasses.replace(job, bases=[*job.bases, job.bases[-1] + 1])
+    broken = job._replace(bases=[*job.bases, job.bases[-1] + 1])
     async with aclosing(run_worker(broken)) as messages:
         said = [message async for message in messages]
     assert [list(message) for message in said] == [["failed"]]
@@ -139,7 +138,7 @@ async def test_a_segment_that_is_gone_is_said(log: LocalLog) -> None:
 def test_it_dies_with_its_parent(log: LocalLog, tmp_path: Path) -> None:
     """The parent is killed, so it can tell nobody."""
     job = tmp_path / "job.json"
-    job.write_text(json.dumps(slow(job_for(log)).to_json()))
+    job.write_text(json.dumps(slow(job_for(log))._asdict()))
     parent = subprocess.Popen(
         [
             sys.executable,
@@ -171,7 +170,7 @@ def test_it_ends_when_its_pipe_is_closed(log: LocalLog) -> None:
         stdout=subprocess.DEVNULL,
     )
     assert worker.stdin is not None
-    worker.stdin.write(json.dumps(slow(job_for(log)).to_json()).encode() + b"\n")
+    worker.stdin.write(json.dumps(slow(job_for(log))._asdict()).encode() + b"\n")
     worker.stdin.flush()
     time.sleep(0.5)
     assert worker.poll() is None

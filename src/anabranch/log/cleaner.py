@@ -9,7 +9,6 @@ ready (retention took them), it is thrown away; the others still count.
 """
 
 import asyncio
-import json
 import logging
 import os
 import sys
@@ -61,6 +60,8 @@ def make_job(opened: LocalLog, plan: Plan, cleaner: CleanerConfig, now_ms: int) 
 
 async def run_worker(job: Job) -> AsyncGenerator[Message, None]:
     """What the worker says, line by line.  Unavailable if it ends without a last word."""
+    import json  # most brokers never compact anything
+
     path = os.pathsep.join(filter(None, (str(_SOURCE), os.environ.get("PYTHONPATH"))))
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -76,7 +77,7 @@ async def run_worker(job: Job) -> AsyncGenerator[Message, None]:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        process.stdin.write(json.dumps(job.to_json()).encode() + b"\n")
+        process.stdin.write(json.dumps(job._asdict()).encode() + b"\n")
         with suppress(ConnectionError):  # it died already, which its silence will tell
             await process.stdin.drain()
         async for line in process.stdout:

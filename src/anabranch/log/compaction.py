@@ -14,9 +14,8 @@ When the table of keys is full, the log is cleaned up to there and the rest is l
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anabranch.base.disk import Buffer, Disk
 from anabranch.base.errors import Corrupt, NotFound, TooLarge
@@ -37,8 +36,7 @@ log = logging.getLogger(__name__)
 _LARGEST_FILE = 0x7FFFFFFF  # positions in an index are 32 bits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     """What is to be compacted, and by which rules.  It travels as JSON."""
 
     folder: str
@@ -58,9 +56,6 @@ class Job:
     io_bytes_per_second: float
     producers: list[tuple[int, int, int]]
     """Producer id, where its last batch ends (-1: none), epoch."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Summary(NamedTuple):
