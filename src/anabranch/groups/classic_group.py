@@ -139,7 +139,7 @@ class ClassicGroup:
         return [KeyValue(write_group_key(self.group_id), None)]
 
     def describe(self) -> Answer:
-        """As DescribeGroups tells it: subscriptions and assignments only of a finished generation."""
+        """As DescribeGroups tells it: the protocol and what it was told only of a finished generation."""
         stable = self.state is State.STABLE
         return {
             "group_id": self.group_id,
@@ -153,7 +153,7 @@ class ClassicGroup:
                     "client_id": member.client_id,
                     "client_host": member.client_host,
                     "member_metadata": member.metadata(self.protocol) if stable else b"",
-                    "member_assignment": member.assignment if stable else b"",
+                    "member_assignment": member.assignment,
                 }
                 for member in self.members.values()
             ],

@@ -20,7 +20,7 @@ from uuid import UUID
 from anabranch.groups import classic_answers as answers
 from anabranch.groups.classic_group import ClassicGroup, State
 from anabranch.groups.classic_member import AssignmentProtocol, ClassicMember
-from anabranch.groups.classic_news import gather_longer, tell_held
+from anabranch.groups.classic_news import gather_longer, tell_held, tell_news
 from anabranch.groups.classic_rebalance import begin, begin_or_go_on, maybe_complete_join
 from anabranch.groups.classic_turn import NAME, Turn
 from anabranch.groups.effects import Token
@@ -113,6 +113,8 @@ def _join_with_id(turn: Turn, group: ClassicGroup, who: Joining, token: Token) -
     if group.state is State.PREPARING or is_news:
         _join_again(turn, group, member, who, token)
         begin_or_go_on(turn, group)
+        if is_news:
+            tell_news(turn, group)  # others need not come first: there is nobody new to gather
     else:
         turn.say(token, answers.joined(group, who.member_id, is_told_all=is_leader))
 

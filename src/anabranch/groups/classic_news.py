@@ -8,8 +8,9 @@ the session at most, and a rebalance is told to all members together:
                         ├─ the client asks something else on that connection: answered first, in order
                         └─ a rebalance begins: answered `_GATHER_MS` later
 
-That moment is for others who come or go at the same time: it is lengthened with each of them, so that ten
-members that are started together are one rebalance, not ten.
+That moment is for others who come or go at the same time: it is lengthened with each who comes, so that
+ten members that are started together are one rebalance, not ten.  A member that has something new to say is
+told of at once.
 
 Only a heartbeat that says it may be held is held; the others are answered as Kafka does.
 """

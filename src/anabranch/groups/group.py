@@ -50,7 +50,7 @@ class Group(Protocol):
     def validate_commit(
         self, member_id: str, epoch: int, instance_id: str | None, *, transactional: bool, version: int
     ) -> ErrorCode:
-        """May this member commit offsets?  Of a client without a group `epoch` is -1; `version` is the request's."""
+        """May this member commit?  Of a client without a group `epoch` is -1; `version` is the request's."""
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """May this member read the committed offsets?"""

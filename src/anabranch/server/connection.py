@@ -7,6 +7,8 @@ A handler runs when its frame arrives, so requests start in order; a fetch that 
 while those after it are worked on.  Handlers that change the cluster hold the connection until they
 are done, as Kafka does for every request, so that what a client sends next sees their effect.
 
+An answer that waits for news (`Held`) is given as soon as the client asks something else.
+
 A connection has limits: once `_MAX_SLOTS` answers wait for their turn, or `_MAX_UNSENT` bytes of them,
 or the client has not taken as many, no further frame is handled and the socket is not read.  And it has
 turns: after `_TURN_S` it lets other connections go on before it handles what it has read already.
@@ -24,6 +26,7 @@ from anabranch.base.network import Chunk, FileRange, Link
 from anabranch.base.seldom import Seldom
 from anabranch.server.framing import Frames
 from anabranch.server.kafka.api_versions import unsupported_answer
+from anabranch.server.kafka.held import Held
 from anabranch.server.kafka.registry import Api, Reply, RequestContext, Waiting
 from anabranch.server.peer import Peer
 from anabranch.server.services import Services
@@ -76,6 +79,7 @@ class Connection:
         "_collected_bytes",
         "_frames",
         "_held",
+        "_held_back",
         "_home",
         "_parked_bytes",
         "_resting",
@@ -99,6 +103,7 @@ class Connection:
         self._collected: list[Chunk] = []
         self._collected_bytes = 0
         self._held = False  # by a request that must be done before the next one begins
+        self._held_back: Held | None = None  # an answer that waits for news
         self._resting = False  # its turn is over
         self._frames: Frames | None = None
 
@@ -185,6 +190,9 @@ class Connection:
 
     def handle(self, frame: memoryview) -> None:
         """Start one request.  Raises if it is not one, and the connection is closed."""
+        if self._held_back is not None:
+            self._held_back.expire()
+            self._held_back = None
         if len(frame) < _HEAD.size:
             raise Corrupt(f"a request of {len(frame)} bytes has no header")
         key, version, correlation_id, name_size = _HEAD.unpack_from(frame)
@@ -233,6 +241,8 @@ class Connection:
         else:
             slot = Slot(reply)
             self._slots.append(slot)
+            if type(reply) is Held:
+                self._held_back = reply
             reply.answered.add_done_callback(lambda done: self._resolve(slot, ctx.correlation_id, done))
             if len(self._slots) >= _MAX_SLOTS and self._frames is not None:
                 self._frames.stop()

@@ -58,7 +58,7 @@ def test_a_subscription_that_cannot_be_read_keeps_every_offset_young(metadata: b
     assert groups["g"].ages_from(5) is None
 
 
-def test_a_description_tells_assignments_when_they_hold() -> None:
+def test_a_description() -> None:
     groups = Groups()
     (only,) = groups.make_stable("g", 1)
     described = groups.part.describe("g") or {}
@@ -69,7 +69,7 @@ def test_a_description_tells_assignments_when_they_hold() -> None:
     groups.join("g", only.id)
     described = groups.part.describe("g") or {}
     assert (described["group_state"], described["protocol_data"]) == ("CompletingRebalance", "")
-    assert described["members"][0]["member_assignment"] == b""
+    assert described["members"][0]["member_metadata"] == b""
     assert groups.part.describe("other") is None
 
 
