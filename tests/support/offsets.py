@@ -70,7 +70,7 @@ class ShardOnAList:
         **topics: Offsets,
     ) -> Codes:
         wanted = [
-            TopicCommit(name, topic_id, [_offset(index, offset, metadata) for index, offset in offsets])
+            TopicCommit(name, topic_id, [an_offset(index, offset, metadata) for index, offset in offsets])
             for name, offsets in topics.items()
         ]
         request = Commit(group_id, member_id, epoch, instance_id, wanted, version, retention_ms)
@@ -154,7 +154,7 @@ class ShardOnAList:
             self.shard.replay(line.key, line.value)
 
 
-def _offset(index: int, offset: int, metadata: str | None) -> Any:
+def an_offset(index: int, offset: int, metadata: str | None) -> Any:
     return SimpleNamespace(
         partition_index=index, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
     )

@@ -70,7 +70,7 @@ class WholeBroker:
         """Append one batch; its base offset."""
         return self.partition(topic, index).append(memoryview(records(*values, **batch)), 1).base_offset
 
-    async def ask(self, key: int, version: int, **values: Any) -> Any:
+    async def ask(self, key: int, version: int, /, **values: Any) -> Any:
         """Ask as a client of `version` would, with what it does not say at the schema's defaults."""
         body = io.BytesIO()
         schema = request_schema(key, version)

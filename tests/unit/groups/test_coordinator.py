@@ -1,0 +1,256 @@
+"""The way to a group's shard: where it is, loading it, what happens when it cannot be written or is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import (
+    CoordinatorNotAvailable,
+    DiskFull,
+    InvalidProducerEpoch,
+    NotCoordinator,
+    TooLarge,
+    Unavailable,
+)
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.groups.config import GroupConfig
+from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, java_hash, partition_for
+from anabranch.groups.effects import Answer, Effects, Producer
+from anabranch.groups.offsets import Commit, Fetch, TopicCommit, TopicPartitions
+from anabranch.groups.parts import Surroundings, TopicFacts
+from anabranch.log.config import LogConfig
+from anabranch.partition.host import PartitionHost
+from tests.support.logs import SetClock
+from tests.support.offsets import an_offset
+
+PARTITIONS = 3
+TOPIC_ID = UUID(int=7)
+
+
+class Cluster:
+    """One broker's partitions and what it knows of topics."""
+
+    def __init__(self, data: Path, clock: SetClock) -> None:
+        self.host = PartitionHost(DirectDisk(), clock, data, BrokerId(1))
+        self.made = 0
+        self.refuses = False
+
+    async def make(self) -> None:
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise Unavailable("no brokers")
+        self.made += 1
+        self.add()
+
+    def add(self) -> None:
+        name = TopicName.from_kafka(OFFSETS_TOPIC)
+        self.host.add_topic(name, TOPIC_ID, PARTITIONS, LogConfig.build({"cleanup.policy": "compact"}, {}))
+
+    def by_name(self, name: str) -> TopicFacts | None:
+        served = {topic.name.kafka for topic in self.host.topics()}
+        return TopicFacts(name, TOPIC_ID, (frozenset(),) * PARTITIONS) if name in served else None
+
+    def by_id(self, topic_id: UUID) -> TopicFacts | None:
+        return None
+
+    def names(self) -> frozenset[str]:
+        return frozenset()
+
+
+class Coordinated:
+    def __init__(self, groups: GroupCoordinator, cluster: Cluster, clock: SetClock) -> None:
+        self.groups = groups
+        self.cluster = cluster
+        self.clock = clock
+
+    async def commit(self, group_id: str, offset: int, producer: Producer | None = None) -> Answer:
+        topics = [TopicCommit("orders", None, [an_offset(0, offset, "")])]
+        request = Commit(group_id, "", -1, None, topics, 8)
+
+        def decide(shard: Any, token: Any, now_ms: int) -> Effects:
+            if producer is None:
+                return shard.offsets.commit(request, token, now_ms)  # type: ignore[no-any-return]
+            return shard.offsets.commit_in_transaction(request, producer, token, now_ms)  # type: ignore[no-any-return]
+
+        return await self.groups.submit(group_id, decide)
+
+    async def fetch(self, group_id: str, *, stable: bool = False) -> int:
+        asked = Fetch(group_id, None, -1, [TopicPartitions("orders", None, [0])], stable)
+        answer = (await self.groups.look(group_id)).offsets.fetch(asked)
+        part = answer["topics"][0]["partitions"][0]
+        return int(part["committed_offset"])
+
+
+@asynccontextmanager
+async def coordinated(data: Path, *, with_topic: bool = True) -> AsyncIterator[Coordinated]:
+    clock = SetClock()
+    cluster = Cluster(data, clock)
+    if with_topic:
+        cluster.add()
+    cluster.host.recover()
+    config = GroupConfig()
+    groups = GroupCoordinator(
+        clock,
+        Surroundings(lambda: config, cluster, Random(1)),
+        lambda index: cluster.host.partition(OFFSETS_TOPIC, index),
+        lambda index: cluster.host.is_stored(OFFSETS_TOPIC, index),
+        cluster.make,
+    )
+    try:
+        yield Coordinated(groups, cluster, clock)
+    finally:
+        groups.close()
+        cluster.host.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"), [("", 0), ("a", 97), ("orders", -1008770331), ("grüße", 98768023), ("😀", 1772899)]
+)
+def test_the_hash_is_javas(text: str, hashed: int) -> None:
+    """The numbers are a JVM's."""
+    assert java_hash(text) == hashed % (1 << 32)
+
+
+def test_the_sign_is_dropped_and_not_turned() -> None:
+    assert java_hash("orders") >= 1 << 31, "negative in Java"
+    assert partition_for("orders", 50) == (-1008770331 & 0x7FFFFFFF) % 50
+
+
+async def test_the_topic_is_made_when_it_is_first_needed_and_once(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, with_topic=False) as broker:
+        with pytest.raises(CoordinatorNotAvailable):
+            await broker.fetch("g")
+        assert await broker.groups.look_at_all() == []
+        await broker.groups.load()
+        await broker.commit("g", 5)
+        assert await broker.groups.ensure_topic() == PARTITIONS
+        assert broker.cluster.made == 1
+        assert await broker.fetch("g") == 5
+
+
+async def test_a_topic_that_cannot_be_made(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, with_topic=False) as broker:
+        broker.cluster.refuses = True
+        with pytest.raises(CoordinatorNotAvailable):
+            await broker.commit("g", 5)
+
+
+async def test_every_offset_is_there_after_a_restart(tmp_path: Path) -> None:
+    groups = [f"group-{number}" for number in range(20)]
+    async with coordinated(tmp_path) as broker:
+        for number, group_id in enumerate(groups):
+            await broker.commit(group_id, number)
+    async with coordinated(tmp_path) as broker:
+        await broker.groups.load()
+        for number, group_id in enumerate(groups):
+            assert await broker.fetch(group_id) == number
+        shards = await broker.groups.look_at_all()
+        assert sorted(group_id for shard in shards for group_id in shard.groups) == sorted(groups)
+
+
+async def test_whoever_asks_while_a_shard_is_read_waits_for_it(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        for number in range(2000):
+            await broker.commit(f"group-{number}", number)
+    async with coordinated(tmp_path) as broker:
+        answers = await asyncio.gather(*(broker.fetch(f"group-{number}") for number in range(50)))
+        assert answers == list(range(50))
+
+
+async def test_partitions_that_nobody_uses_stay_closed(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        await broker.commit("g", 5)
+    async with coordinated(tmp_path) as broker:
+        await broker.groups.load()
+        assert len(await broker.groups.look_at_all()) == 1
+        assert len(list(broker.cluster.host.open_partitions())) == 1
+
+
+async def test_pending_offsets_and_how_they_end_survive_a_restart(tmp_path: Path) -> None:
+    producer = Producer(9, 0)
+    async with coordinated(tmp_path) as broker:
+        await broker.commit("g", 5)
+        await broker.commit("g", 7, producer)
+        index = broker.groups.shard_of("g")
+        assert await broker.fetch("g") == 5
+    async with coordinated(tmp_path) as broker:
+        assert (await broker.fetch("g"), await broker.fetch("g", stable=True)) == (5, -1)
+        await broker.groups.end_transaction(index, producer, 0, commit=True)
+        assert await broker.fetch("g", stable=True) == 7
+        await broker.commit("g", 9, producer)
+    async with coordinated(tmp_path) as broker:
+        # Not asked for yet: the end is written all the same, and found when the shard is read.
+        await broker.groups.end_transaction(index, producer, 0, commit=False)
+        assert await broker.fetch("g", stable=True) == 7
+
+
+async def test_a_producer_that_was_fenced_commits_no_more(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        await broker.commit("g", 5, Producer(9, 1))
+        with pytest.raises(InvalidProducerEpoch):
+            await broker.commit("g", 6, Producer(9, 0))
+        index = broker.groups.shard_of("g")
+        with pytest.raises(InvalidProducerEpoch):
+            await broker.groups.end_transaction(index, Producer(9, 0), 0, commit=True)
+
+
+def _full_disk(broker: Coordinated, patch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise DiskFull("no room")
+
+    partition = broker.cluster.host.partition(OFFSETS_TOPIC, broker.groups.shard_of("g"))
+    patch.setattr(type(partition.log), "append", full)
+
+
+async def test_what_could_not_be_written_did_not_happen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinated(tmp_path) as broker:
+        await broker.commit("g", 5)
+        with monkeypatch.context() as patch:
+            _full_disk(broker, patch)
+            with pytest.raises(NotCoordinator):
+                await broker.commit("g", 6)
+        assert await broker.fetch("g") == 5
+        await broker.commit("g", 7)
+        assert await broker.fetch("g") == 7
+
+
+async def test_a_decision_that_does_not_fit_one_batch_is_refused(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        offsets = [an_offset(index, 1, "m" * 4000) for index in range(300)]
+        request = Commit("g", "", -1, None, [TopicCommit("orders", None, offsets)], 8)
+        with pytest.raises(TooLarge):
+            await broker.groups.submit(
+                "g", lambda shard, token, now: shard.offsets.commit(request, token, now)
+            )
+
+
+async def test_whoever_waits_is_told_when_the_topic_goes(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        waiting = asyncio.ensure_future(broker.groups.submit("g", lambda shard, token, now_ms: Effects()))
+        await asyncio.sleep(0)
+        broker.cluster.host.remove_topic(TopicName.from_kafka(OFFSETS_TOPIC))
+        broker.cluster.add()
+        await broker.commit("g", 1)  # whoever comes next finds the shard gone
+        with pytest.raises(NotCoordinator):
+            await waiting
+
+
+async def test_offsets_of_deleted_topics_are_forgotten_in_every_shard(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        for number in range(10):
+            await broker.commit(f"group-{number}", 5)
+    async with coordinated(tmp_path) as broker:
+        broker.groups.topics_deleted(["other", OFFSETS_TOPIC])
+        broker.groups.topics_deleted(["orders"])
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert [await broker.fetch(f"group-{number}") for number in range(10)] == [-1] * 10
