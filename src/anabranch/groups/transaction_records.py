@@ -34,8 +34,8 @@ class State(IntEnum):
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
-    DEAD = 6
-    PREPARE_EPOCH_FENCE = 7  # Kafka's own, between two steps; never written
+    DEAD = 6  # this and the next are Kafka's own between two steps, and never written
+    PREPARE_EPOCH_FENCE = 7
 
     @property
     def title(self) -> str:
@@ -122,10 +122,10 @@ def decode_value(value: bytes) -> Transaction | None:
         return None
     flexible = version == _VERSION
     producer_id, epoch, timeout_ms = fields.int64(), fields.int16(), fields.int32()
-    try:
-        state = State(fields.int8())
-    except ValueError as error:
-        raise Corrupt(f"a transaction has a state that does not exist: {error}") from error
+    number = fields.int8()
+    if not State.EMPTY <= number <= State.COMPLETE_ABORT:
+        raise Corrupt(f"a transaction is in state {number}, which is never written")
+    state = State(number)
     partitions = _decode_partitions(fields, flexible=flexible)
     updated_ms, started_ms = fields.int64(), fields.int64()
     tags = fields.tags() if flexible else {}

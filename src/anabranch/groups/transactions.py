@@ -21,7 +21,8 @@ goes on with that: markers, which carry the new epoch, cannot hit the next trans
     CompleteAbort     done   end         refuse refuse
     CompleteCommit    refuse end         done   refuse
 
-A fence moves on by two epochs, since one would look like the end that the old instance asked for itself.
+A fence moves on by one epoch as well.  So an instance whose transaction timed out finds, when it aborts, that
+this is done, and goes on; once another instance has introduced itself the epoch is later still.
 """
 
 from collections.abc import Iterable
@@ -241,13 +242,7 @@ def end(current: Transaction | None, ending: Ending, now_ms: int) -> Outcome:
         previous_producer_id=current.producer_id,
         client_version=ending.client_version,
     )
-    if ending.client_version < EPOCH_BUMP:
-        return prepared
-    if _is_exhausted(current.epoch):
-        if ending.new_id == NO_PRODUCER_ID:
-            return ErrorCode.concurrent_transactions
-        prepared = prepared._replace(next_producer_id=ending.new_id)
-    return prepared._replace(epoch=min(current.epoch + 1, LAST_EPOCH))
+    return prepared if ending.client_version < EPOCH_BUMP else _moved_on(current, prepared, ending.new_id)
 
 
 def _verdict(current: Transaction, ending: Ending) -> _Verdict:
@@ -270,30 +265,32 @@ def _verdict(current: Transaction, ending: Ending) -> _Verdict:
 def fence(current: Transaction, new_id: int, now_ms: int) -> Outcome:
     """End what is going on, whose instance is to write no more."""
     assert current.state is State.ONGOING, current.state
-    if _is_exhausted(current.epoch) and new_id == NO_PRODUCER_ID:
-        return ErrorCode.concurrent_transactions
-    return current._replace(
-        state=State.PREPARE_ABORT,
-        epoch=min(current.epoch + 2, LAST_EPOCH),
-        updated_ms=now_ms,
-        # Nobody goes on from a fence: without the id before, the old instance's end is no retry of it.
-        previous_producer_id=NO_PRODUCER_ID,
-        next_producer_id=new_id if _is_exhausted(current.epoch) else NO_PRODUCER_ID,
+    return _moved_on(current, current._replace(state=State.PREPARE_ABORT, updated_ms=now_ms), new_id)
+
+
+def _moved_on(current: Transaction, prepared: Transaction, new_id: int) -> Outcome:
+    """`prepared` in the epoch after that of `current`, and another producer id to follow the last one."""
+    if _is_exhausted(current.epoch):
+        if new_id == NO_PRODUCER_ID:
+            return ErrorCode.concurrent_transactions
+        prepared = prepared._replace(next_producer_id=new_id)
+    return prepared._replace(
+        epoch=min(current.epoch + 1, LAST_EPOCH),
+        previous_producer_id=current.producer_id,
         client_version=EPOCH_BUMP,
     )
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
     """Every partition has its marker."""
-    rotated = current.next_producer_id != NO_PRODUCER_ID
-    was_fenced = current.previous_producer_id == NO_PRODUCER_ID
+    goes_on = what_client_goes_on_with(current)
     return current._replace(
-        producer_id=current.next_producer_id if rotated else current.producer_id,
-        epoch=0 if rotated else current.epoch,
+        producer_id=goes_on.producer_id,
+        epoch=goes_on.epoch,
         state=_ENDED[current.state],
         partitions=frozenset(),
         updated_ms=now_ms,
-        previous_producer_id=NO_PRODUCER_ID if was_fenced else current.producer_id,
+        previous_producer_id=current.producer_id,
         next_producer_id=NO_PRODUCER_ID,
     )
 

@@ -30,7 +30,7 @@ from anabranch.records.batch import BatchHeader
 
 KEPT_BATCHES = 5
 NO_EPOCH = -1
-LAST_EPOCH = (1 << 15) - 1  # only ever an end's: no producer is given it
+LAST_EPOCH = (1 << 15) - 1  # there is none after it that an end could have
 
 
 class WrittenBatch(NamedTuple):
