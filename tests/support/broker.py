@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 READY_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
 
 
 class BrokerFailed(Exception):

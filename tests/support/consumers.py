@@ -129,7 +129,7 @@ class World:
 
 def durable(groups: dict[str, Group]) -> dict[str, Any]:
     """All that a restart must find again."""
-    soft = ("looked_at_topics_ms", "names_seen")
+    soft = ("looked_at_topics_ms", "names_seen", "told_to_rejoin")
     return {
         group_id: {name: value for name, value in vars(group).items() if name not in soft}
         for group_id, group in groups.items()

@@ -10,6 +10,7 @@
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -91,14 +92,19 @@ def memory_mb(pid: int) -> float:
 
 def open_files(pid: int, under: Path | None = None) -> int:
     """Descriptors of a process, all or those of files below a folder."""
+    return _descriptors(pid, "" if under is None else str(under))
+
+
+def _descriptors(pid: int, beginning: str) -> int:
     count = 0
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            target = os.readlink(entry)
-        except FileNotFoundError:
-            continue
-        count += under is None or target.startswith(str(under))
+        with suppress(FileNotFoundError):
+            count += os.readlink(entry).startswith(beginning)
     return count
+
+
+def open_sockets(pid: int) -> int:
+    return _descriptors(pid, "socket:")
 
 
 def unexpected(log: Path) -> str:
