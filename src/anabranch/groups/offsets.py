@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from anabranch.groups.effects import Answer, Effects, KeyValue, Producer, Token
+from anabranch.groups.fields import INT32
 from anabranch.groups.group import Group, GroupKind
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.pending_offsets import Numbered, PendingOffsets
@@ -27,6 +28,7 @@ from anabranch.groups.records import (
     OFFSET_KEYS,
     CommittedOffset,
     OffsetKey,
+    offset_key_prefix,
     read_offset,
     read_offset_key,
     write_offset,
@@ -269,6 +271,7 @@ class CommittedOffsets:
         limit = self._around.config().metadata_max_bytes
         answers = []
         for topic in request.topics:
+            prefix = offset_key_prefix(request.group_id, topic.name)
             partitions = []
             for part in topic.partitions:
                 metadata = part.committed_metadata or ""
@@ -276,7 +279,6 @@ class CommittedOffsets:
                 if _java_length(metadata) > limit:
                     code = ErrorCode.offset_metadata_too_large
                 else:
-                    name = OffsetKey(request.group_id, topic.name, part.partition_index)
                     value = CommittedOffset(
                         part.committed_offset,
                         part.committed_leader_epoch,
@@ -285,7 +287,7 @@ class CommittedOffsets:
                         expires_ms,
                         topic.topic_id,
                     )
-                    effects.write(write_offset_key(name), write_offset(value))
+                    effects.write(prefix + INT32.pack(part.partition_index), write_offset(value))
                 partitions.append({"partition_index": part.partition_index, "error_code": code})
             answers.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
         return {"topics": answers}

@@ -10,6 +10,7 @@ at version 3.  Read at every version, since a topic may be older than its broker
 """
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,7 +23,6 @@ from anabranch.groups.fields import (
     blob,
     compact_string,
     string,
-    tagged,
 )
 
 OFFSET_KEYS = frozenset((0, 1))
@@ -30,7 +30,11 @@ GROUP_KEY = 2
 
 _FLEXIBLE = 4
 _KEY_VERSION = INT16.pack(1)
-_TOPIC_ID_TAG = 0
+_V4 = INT16.pack(4)
+_NO_TAGS = b"\x00"
+_TOPIC_ID_TAG = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
+_TOPIC_ID_BYTES = 19
+_LEAST_V4_BYTES = 24
 _OFFSET_V1 = struct.Struct(">hq")
 _OFFSET_V4 = struct.Struct(">hqi")
 _TIMES_V1 = struct.Struct(">qq")
@@ -75,34 +79,61 @@ class GroupMetadata(NamedTuple):
     members: tuple[MemberMetadata, ...]
 
 
-# Offsets
+# Offsets: a group may commit thousands at once, and a restart reads them all, so the usual case is short.
+
+
+def offset_key_prefix(group_id: str, topic: str) -> bytes:
+    """What the keys of all partitions of a topic begin with; the partition, an int32, is the rest."""
+    return _KEY_VERSION + string(group_id) + string(topic)
 
 
 def write_offset_key(key: OffsetKey) -> bytes:
-    return _KEY_VERSION + string(key.group_id) + string(key.topic) + INT32.pack(key.partition)
+    return offset_key_prefix(key.group_id, key.topic) + INT32.pack(key.partition)
 
 
 def read_offset_key(data: bytes) -> OffsetKey:
-    fields = Fields(data, INT16.size)
-    return OffsetKey(fields.string(), fields.string(), fields.int32())
+    try:
+        topic_at = 4 + INT16.unpack_from(data, 2)[0]
+        end = topic_at + 2 + INT16.unpack_from(data, topic_at)[0]
+        group_id, topic = str(data[4:topic_at], "utf-8"), str(data[topic_at + 2 : end], "utf-8")
+        if end <= topic_at + 1 or topic_at < 4:
+            raise Corrupt("a name in the key of an offset is null")
+        return OffsetKey(group_id, topic, INT32.unpack_from(data, end)[0])
+    except (struct.error, UnicodeDecodeError) as error:
+        raise Corrupt("the key of an offset is cut short or no text") from error
 
 
 def write_offset(value: CommittedOffset) -> bytes:
     if value.expires_ms >= 0:
         times = _TIMES_V1.pack(value.committed_ms, value.expires_ms)
         return _OFFSET_V1.pack(1, value.offset) + string(value.metadata) + times
-    tags = {} if value.topic_id is None else {_TOPIC_ID_TAG: value.topic_id.bytes}
-    return b"".join(
-        (
-            _OFFSET_V4.pack(4, value.offset, value.leader_epoch),
-            compact_string(value.metadata),
-            INT64.pack(value.committed_ms),
-            tagged(tags),
-        )
-    )
+    head = _OFFSET_V4.pack(4, value.offset, value.leader_epoch) + compact_string(value.metadata)
+    tags = _NO_TAGS if value.topic_id is None else _TOPIC_ID_TAG + value.topic_id.bytes
+    return head + INT64.pack(value.committed_ms) + tags
 
 
 def read_offset(data: bytes) -> CommittedOffset:
+    return _read_usual_offset(data) or _read_any_offset(data)
+
+
+def _read_usual_offset(data: bytes) -> CommittedOffset | None:
+    """An offset as it is written here, with a short metadata; None if it is anything else."""
+    if data[:2] != _V4 or len(data) < _LEAST_V4_BYTES or not 0 < data[14] < 128:
+        return None
+    at = 14 + data[14]
+    tags = data[at + 8 :]
+    if tags != _NO_TAGS and (len(tags) != _TOPIC_ID_BYTES or tags[:3] != _TOPIC_ID_TAG):
+        return None
+    try:
+        metadata = str(data[15:at], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    _, offset, leader_epoch = _OFFSET_V4.unpack_from(data)
+    topic_id = _uuid(tags[3:]) if len(tags) == _TOPIC_ID_BYTES else None
+    return CommittedOffset(offset, leader_epoch, metadata, INT64.unpack_from(data, at)[0], -1, topic_id)
+
+
+def _read_any_offset(data: bytes) -> CommittedOffset:
     fields = Fields(data)
     version = _known(fields.int16(), "a committed offset")
     flexible = version >= _FLEXIBLE
@@ -111,7 +142,7 @@ def read_offset(data: bytes) -> CommittedOffset:
     metadata = fields.string(flexible=flexible)
     committed_ms = fields.int64()
     expires_ms = fields.int64() if version == 1 else -1
-    topic_id = fields.tags().get(_TOPIC_ID_TAG) if flexible else None
+    topic_id = fields.tags().get(0) if flexible else None
     return CommittedOffset(offset, leader_epoch, metadata, committed_ms, expires_ms, _uuid(topic_id))
 
 
@@ -192,6 +223,7 @@ def _known(version: int, what: str) -> int:
     return version
 
 
+@lru_cache(1024)
 def _uuid(data: bytes | None) -> UUID | None:
     if data is None:
         return None

@@ -133,6 +133,27 @@ def test_a_group_of_the_flexible_version() -> None:
     assert read_group(data) == GROUP
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(KAFKA_KEY[:cut] for cut in range(2, len(KAFKA_KEY))),
+        bytes.fromhex("0001 ffff 0001 61 00000000"),
+        bytes.fromhex("0001 0001 61 ffff 00000000"),
+        bytes.fromhex("0001 8000 0001 61 00000000"),
+        bytes.fromhex("0001 0001 ff 0001 61 00000000"),
+    ],
+)
+def test_what_is_no_key_is_corrupt(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        read_offset_key(data)
+
+
+def test_a_long_metadata_there_and_back() -> None:
+    for size in (0, 1, 125, 126, 127, 128, 4096):
+        value = CommittedOffset(5, 2, "ü" * size, 10)
+        assert read_offset(write_offset(value)) == value
+
+
 @pytest.mark.parametrize("cut", range(2, len(KAFKA_OFFSET)))
 def test_an_offset_that_is_cut_short_is_corrupt(cut: int) -> None:
     with pytest.raises(Corrupt):
