@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from anabranch.base.clock import SystemClock
+from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
 from anabranch.base.network import TcpNetwork
 from anabranch.cluster.cluster import Cluster
@@ -60,7 +61,8 @@ class Node:
 
     async def _build(self, config: BrokerConfig) -> None:
         clock, chance = SystemClock(), Random()
-        disk = DirectDisk(config.node.max_open_files)
+        shares = claim_descriptors(config.node.max_open_files, config.sockets.listen_backlog_size)
+        disk = DirectDisk(shares.files)
         data = config.node.data_dir
         dynamic = DynamicConfig(config)
         self._store = EmbeddedStore.open(data / "metadata", disk)
@@ -103,7 +105,7 @@ class Node:
             groups=self._groups,
             transactions=self._transactions,
         )
-        self._listener = KafkaListener(load_apis(), services)
+        self._listener = KafkaListener(load_apis(), services, shares.connections)
         bind = config.sockets.bind
         host, port = await self._listener.open(TcpNetwork(), bind.host, bind.port)
         told = config.sockets.advertised

@@ -30,9 +30,11 @@ _RELAX_AFTER_S = 10.0
 
 
 class KafkaListener:
-    def __init__(self, apis: dict[int, Api], services: Services) -> None:
+    def __init__(self, apis: dict[int, Api], services: Services, room: int) -> None:
+        """`room` is the number of connections that the process has descriptors for."""
         self.apis = apis
         self.services = services
+        self._room = room
         self._buffers = Buffers()
         self._budget = ByteBudget(services.config.current.sockets.queued_max_request_bytes)
         self._connections: set[Connection] = set()
@@ -54,7 +56,7 @@ class KafkaListener:
         sockets = self.services.config.current.sockets
         address = connection.link.remote.rpartition(":")[0]
         if (
-            len(self._connections) >= sockets.max_connections
+            len(self._connections) >= min(sockets.max_connections, self._room)
             or self._by_address[address] >= sockets.max_connections_per_ip
         ):
             _trouble.warning("%s: refused, there are too many connections", connection.link.remote)

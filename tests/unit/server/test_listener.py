@@ -22,12 +22,12 @@ from tests.unit.server.test_connection import CREATE_NOTHING, ECHO, LATER, SLOW,
 class Room:
     """A network that is all in memory, and a listener on it."""
 
-    def __init__(self, **sockets: Any) -> None:
+    def __init__(self, room: int = 1000, **sockets: Any) -> None:
         self.clock = SetClock()
         self.home = Home()
         config = SimpleNamespace(current=SimpleNamespace(sockets=SocketConfig(**sockets)))
         services: Any = SimpleNamespace(clock=self.clock, config=config)
-        self.listener = KafkaListener(self.home.apis, services)
+        self.listener = KafkaListener(self.home.apis, services, room)
         self.closed = False
         self.host, self.port = "127.0.0.1", 9092
         self._factory: Callable[[], Peer]
@@ -104,6 +104,13 @@ async def test_no_more_than_allowed_and_again_when_some_have_left(caplog: pytest
     guests[0].link.abort()
     await settled()
     assert not room.connect().link.aborted
+
+
+async def test_no_more_than_there_are_descriptors_for() -> None:
+    room = await Room(room=2).open()
+    guests = [room.connect() for _ in range(2)]
+    assert room.connect().link.aborted
+    assert not any(guest.link.aborted for guest in guests)
 
 
 async def test_no_more_from_one_address_than_allowed() -> None:
