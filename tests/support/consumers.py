@@ -1,4 +1,4 @@
-"""Consumer groups without a broker: a shard's part, its log, its timers, and clients that behave.
+"""Consumer groups without a broker: a shard, its log, its timers, and clients that behave.
 
 world = World({"orders": 4})
 a = world.client("a", "orders")
@@ -12,12 +12,12 @@ from typing import Any
 from uuid import UUID
 
 from anabranch.groups.config import GroupConfig
-from anabranch.groups.consumer import ConsumerGroups
 from anabranch.groups.consumer_group import ConsumerGroup
 from anabranch.groups.consumer_requests import Heartbeat
 from anabranch.groups.effects import Answer, Effects
 from anabranch.groups.group import Group
 from anabranch.groups.parts import Surroundings, TopicFacts
+from anabranch.groups.shard import GroupShard
 
 GROUP = "g"
 
@@ -63,9 +63,13 @@ class World:
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int] = {}
-        self.groups: dict[str, Group] = {}
-        self.part = ConsumerGroups(self.around, self.groups)
+        self.shard = GroupShard(self.around)
+        self.answers: dict[Any, Answer] = {}
         self.loses_writes = False
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        return self.shard.groups
 
     @property
     def group(self) -> ConsumerGroup:
@@ -76,27 +80,26 @@ class World:
     def client(self, member_id: str, *names: str, **asks: Any) -> "Client":
         return Client(self, member_id, names, **asks)
 
-    def carry_out(self, effects: Effects) -> dict[Any, Answer]:
+    def carry_out(self, effects: Effects) -> None:
         for timer, time_ms in effects.timers.items():
             self.timers.pop(timer, None)
             if time_ms is not None:
                 self.timers[timer] = time_ms
         if self.loses_writes and effects.records:
-            return dict(effects.otherwise)
+            self.answers.update(effects.otherwise)
+            return
         for record in effects.records:
             self.log.append(record)
-            self.replay(record.key, record.value)
+            self.shard.replay(record.key, record.value)
         for change in effects.then:
             change()
-        return dict(effects.replies)
-
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        self.part.replay(key, value)
+        self.answers.update(effects.replies)
 
     def ask(self, **fields: Any) -> Answer:
         """Raw: whatever is asked."""
         request = Heartbeat(**{"group_id": GROUP, "client_host": "/127.0.0.1", **fields})
-        return self.carry_out(self.part.heartbeat(request, "token", self.now_ms))["token"]
+        self.carry_out(self.shard.consumer.heartbeat(request, "heartbeat", self.now_ms))
+        return self.answers.pop("heartbeat")
 
     def pass_time(self, ms: int) -> None:
         end_ms = self.now_ms + ms
@@ -106,25 +109,22 @@ class World:
                 break
             del self.timers[timer]
             self.now_ms = max(self.now_ms, time_ms)
-            self.carry_out(self.part.timeout(timer, self.now_ms))
+            self.carry_out(self.shard.timeout(timer, self.now_ms))
         self.now_ms = end_ms
 
     def restart(self, *, compacted: bool = False) -> None:
         """Read everything back from the log."""
-        before = copy.deepcopy(self.groups)
+        before = copy.deepcopy(durable(self.groups))
         latest: dict[bytes, bytes | None] = {}
         for key, value in reversed(self.log):
             latest.setdefault(key, value)
         log = list(latest.items())[::-1] if compacted else self.log
-        self.groups = {}
-        self.part = ConsumerGroups(self.around, self.groups)
+        self.shard = GroupShard(self.around)
         for key, value in log:
-            self.part.replay(key, value)
-        effects = Effects()
-        self.part.loaded(effects, self.now_ms)
+            self.shard.replay(key, value)
         self.timers = {}
-        self.carry_out(effects)
-        assert durable(self.groups) == durable(before)
+        self.carry_out(self.shard.loaded(self.now_ms))
+        assert durable(self.groups) == before
 
 
 def durable(groups: dict[str, Group]) -> dict[str, Any]:
@@ -133,6 +133,7 @@ def durable(groups: dict[str, Group]) -> dict[str, Any]:
     return {
         group_id: {name: value for name, value in vars(group).items() if name not in soft}
         for group_id, group in groups.items()
+        if isinstance(group, ConsumerGroup)
     }
 
 

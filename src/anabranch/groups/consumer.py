@@ -6,6 +6,7 @@
     consumer_reconcile   a member's way from what it holds to its target
     consumer_group       the group as the log says it is;  consumer_member, consumer_records
     consumer_pace        how soon members come again
+    consumer_migration   from the classic protocol and back;  consumer_classic, consumer_embedded
     assignors/           who gets what
 
 A group has one request, the heartbeat, and no moment at which everybody stops: each member moves by
@@ -17,15 +18,18 @@ heard of.
 
 from collections.abc import Hashable
 
+from anabranch.base.errors import Corrupt
 from anabranch.groups import consumer_heartbeat
 from anabranch.groups import consumer_requests as requests
+from anabranch.groups.classic_group import ClassicGroup
 from anabranch.groups.consumer_change import ASSIGN, NAME
 from anabranch.groups.consumer_describe import describe
 from anabranch.groups.consumer_group import ConsumerGroup
-from anabranch.groups.consumer_heartbeat import REBALANCE, SESSION, Turn
 from anabranch.groups.consumer_member import AWAY, JOINING, LEFT, MemberState
+from anabranch.groups.consumer_migration import may_upgrade, upgrade
 from anabranch.groups.consumer_records import EPOCH, KEY_VERSIONS, TOPICS, read_key
 from anabranch.groups.consumer_requests import Heartbeat, Refused
+from anabranch.groups.consumer_turn import REBALANCE, Turn
 from anabranch.groups.effects import Answer, Effects, Token
 from anabranch.groups.group import Group
 from anabranch.groups.parts import Surroundings
@@ -46,7 +50,7 @@ class ConsumerGroups:
         effects = Effects()
         try:
             requests.check(request, self._around.config())
-            turn = Turn(self._group_for(request, effects), self._around, effects, now_ms)
+            turn = self._turn(self._group_for(request, effects, now_ms), effects, now_ms)
             if request.epoch in (LEFT, AWAY):
                 answer = consumer_heartbeat.leave(turn, request)
             else:
@@ -58,15 +62,32 @@ class ConsumerGroups:
         effects.reply_if_lost(token, _NOT_WRITTEN.answer)
         return effects
 
-    def _group_for(self, request: Heartbeat, effects: Effects) -> ConsumerGroup:
+    def _group_for(self, request: Heartbeat, effects: Effects, now_ms: int) -> ConsumerGroup:
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if request.epoch != JOINING or (group is not None and not group.is_empty):
-            raise requests.not_a_consumer_group(request.group_id, group is not None)
-        if group is not None:
-            effects.records.extend(group.tombstones())
-        return ConsumerGroup(request.group_id)
+        if request.epoch == JOINING:
+            if group is None:
+                return ConsumerGroup(request.group_id)
+            if group.is_empty:
+                effects.records.extend(group.tombstones())
+                return ConsumerGroup(request.group_id)
+            if isinstance(group, ClassicGroup) and may_upgrade(group, self._around.config()):
+                return self._upgraded(group, effects, now_ms)
+        raise requests.not_a_consumer_group(request.group_id, group is not None)
+
+    def _upgraded(self, group: ClassicGroup, effects: Effects, now_ms: int) -> ConsumerGroup:
+        try:
+            upgraded = upgrade(group, self._around, effects)
+        except Corrupt as error:
+            raise requests.not_a_consumer_group(group.group_id, exists=True) from error
+        turn = self._turn(upgraded, effects, now_ms)
+        for member in upgraded.members.values():
+            turn.watch(member)
+        return upgraded
+
+    def _turn(self, group: ConsumerGroup, effects: Effects, now_ms: int) -> Turn:
+        return Turn(group, self._groups, self._around, effects, now_ms)
 
     def describe(self, group_id: str) -> Answer:
         """As ConsumerGroupDescribe tells it."""
@@ -95,7 +116,7 @@ class ConsumerGroups:
     def loaded(self, effects: Effects, now_ms: int) -> None:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
-                turn = Turn(group, self._around, effects, now_ms)
+                turn = self._turn(group, effects, now_ms)
                 for member in group.members.values():
                     turn.watch(member)
                     if member.state is MemberState.UNREVOKED:
@@ -110,11 +131,11 @@ class ConsumerGroups:
         _, what, group_id, member_id = (*timer, "")[:4]
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            turn = Turn(group, self._around, effects, now_ms)
+            turn = self._turn(group, effects, now_ms)
             member = group.members.get(member_id)
             if what == ASSIGN:
                 turn.change().settle()
-            elif member is not None and (what == SESSION or member.state is MemberState.UNREVOKED):
+            elif member is not None and (what != REBALANCE or member.state is MemberState.UNREVOKED):
                 consumer_heartbeat.remove(turn, member)
         return effects
 

@@ -64,6 +64,8 @@ class ConsumerGroup:
         # What a restart may forget.
         self.looked_at_topics_ms = 0
         self.names_seen: frozenset[str] | None = None
+        self.told_to_rejoin: set[str] = set()
+        """Members of the classic protocol whose time to join again runs."""
 
     # --- what others ask
 
@@ -175,6 +177,7 @@ class ConsumerGroup:
             self.static[asked.instance_id] = member_id
 
     def _drop_member(self, member_id: str, _: bytes) -> None:
+        self.told_to_rejoin.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is None:
             return

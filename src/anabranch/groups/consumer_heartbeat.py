@@ -10,44 +10,19 @@ Most heartbeats change nothing: they write nothing, and cost a comparison.
 
 import base64
 from random import Random
-from typing import NamedTuple
 
 import msgspec
 
 from anabranch.base.errors import Invalid
 from anabranch.groups import consumer_requests as requests
-from anabranch.groups.consumer_change import NAME, Change
-from anabranch.groups.consumer_group import ConsumerGroup
+from anabranch.groups.consumer_change import Change
 from anabranch.groups.consumer_member import AWAY, JOINING, Member, MemberState
+from anabranch.groups.consumer_migration import maybe_downgrade
 from anabranch.groups.consumer_pace import heartbeat_interval_ms
-from anabranch.groups.consumer_reconcile import owns_only, reconcile
-from anabranch.groups.consumer_requests import Heartbeat, Refused
-from anabranch.groups.effects import Answer, Effects
-from anabranch.groups.parts import Surroundings
-
-SESSION, REBALANCE = "session", "rebalance"
-
-
-class Turn(NamedTuple):
-    """A decision about a consumer group while it is being taken."""
-
-    group: ConsumerGroup
-    around: Surroundings
-    effects: Effects
-    now_ms: int
-
-    def change(self) -> Change:
-        return Change(self.group, self.around, self.effects, self.now_ms)
-
-    def timer(self, what: str, member_id: str) -> tuple[str, ...]:
-        return (NAME, what, self.group.group_id, member_id)
-
-    def watch(self, member: Member) -> None:
-        """Have the member's session end unless it is heard of again."""
-        classic = member.classic
-        timeout_ms = self.around.config().consumer_session_timeout_ms
-        timeout_ms = timeout_ms if classic is None else classic.session_timeout_ms
-        self.effects.at(self.timer(SESSION, member.member_id), self.now_ms + timeout_ms)
+from anabranch.groups.consumer_reconcile import owns_only
+from anabranch.groups.consumer_requests import Heartbeat
+from anabranch.groups.consumer_turn import REBALANCE, Turn
+from anabranch.groups.effects import Answer
 
 
 def heartbeat(turn: Turn, request: Heartbeat) -> Answer:
@@ -59,7 +34,7 @@ def heartbeat(turn: Turn, request: Heartbeat) -> Answer:
     change.put(asks)
     change.follow_topics()
     change.settle()
-    holds = settle_member(turn, change, asks, request)
+    holds = turn.settle(change, asks, request.owned)
     turn.watch(holds)
     known = turn.group.members.get(member.member_id)
     is_told = request.says_all or known is None or known.assigned != holds.assigned
@@ -69,20 +44,6 @@ def heartbeat(turn: Turn, request: Heartbeat) -> Answer:
         "heartbeat_interval": _interval_ms(turn, change, holds),
         "assignment": requests.assignment(holds.assigned) if is_told else None,
     }
-
-
-def settle_member(turn: Turn, change: Change, member: Member, request: Heartbeat) -> Member:
-    """Bring what the member holds as near to its target as can be, and watch over what it must give up."""
-    target = change.targets.get(member.member_id, {})
-    holds = reconcile(member, target, change.target_epoch, request.owned, turn.group.is_free)
-    change.hold(holds)
-    if holds is not member:
-        timer = turn.timer(REBALANCE, member.member_id)
-        if holds.state is MemberState.UNREVOKED:
-            turn.effects.at(timer, turn.now_ms + holds.rebalance_timeout_ms)
-        else:
-            turn.effects.cancel(timer)
-    return holds
 
 
 # --- who
@@ -208,14 +169,14 @@ def _be_away(turn: Turn, member: Member) -> None:
     turn.effects.cancel(turn.timer(REBALANCE, member.member_id))
 
 
-def remove(turn: Turn, *members: Member) -> None:
+def remove(turn: Turn, *left: Member) -> None:
     """They are members no more: they left, or were not heard of."""
+    for member in left:
+        turn.forget(member.member_id)
+    stay = [member for member in turn.group.members.values() if member not in left]
+    if maybe_downgrade(turn, stay):
+        return
     change = turn.change()
-    for member in members:
+    for member in left:
         change.remove(member.member_id)
-        for what in (SESSION, REBALANCE):
-            turn.effects.cancel(turn.timer(what, member.member_id))
     change.settle()
-
-
-__all__ = ["REBALANCE", "SESSION", "Heartbeat", "Refused", "Turn", "heartbeat", "leave", "remove"]

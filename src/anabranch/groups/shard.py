@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from anabranch.groups.classic import ClassicGroups
 from anabranch.groups.classic_group import ClassicGroup
 from anabranch.groups.consumer import ConsumerGroups
+from anabranch.groups.consumer_classic import ClassicMembersOfConsumerGroups
 from anabranch.groups.effects import Effects
 from anabranch.groups.fields import INT16
 from anabranch.groups.group import Group
@@ -23,7 +24,7 @@ class GroupShard:
     def __init__(self, around: Surroundings) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets(around, self.groups, ClassicGroup)
-        self.classic = ClassicGroups(around, self.groups)
+        self.classic = ClassicGroups(around, self.groups, ClassicMembersOfConsumerGroups(around, self.groups))
         self.consumer = ConsumerGroups(around, self.groups)
         parts: tuple[Part, ...] = (self.offsets, self.classic, self.consumer)
         self._by_name = {part.name: part for part in parts}

@@ -397,7 +397,7 @@ def test_an_empty_group_may_be_forgotten():
     a.leave()
     for record in world.group.tombstones():
         world.log.append(record)
-        world.part.replay(*record)
+        world.shard.replay(*record)
     assert GROUP not in world.groups
     world.restart(compacted=True)
 
@@ -412,7 +412,7 @@ def test_a_group_is_described():
         "topic_name": "orders",
         "partitions": [0, 1],
     }
-    told = world.part.describe(GROUP)
+    told = world.shard.consumer.describe(GROUP)
     (member,) = told.pop("members")
     assert told == {
         "group_id": GROUP,
@@ -423,4 +423,4 @@ def test_a_group_is_described():
     }
     assert member["assignment"] == member["target_assignment"] == {"topic_partitions": [orders]}
     assert (member["rack_id"], member["member_type"], member["member_epoch"]) == ("r", 1, 2)
-    assert world.part.describe("x")["error_code"] == ErrorCode.group_id_not_found
+    assert world.shard.consumer.describe("x")["error_code"] == ErrorCode.group_id_not_found
