@@ -4,11 +4,9 @@ They stand below the cluster and see it through the narrow functions given here.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from random import Random
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import Exists
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
@@ -80,8 +78,7 @@ def transaction_coordinator(
             told.topic_replication_factor,
             config=told.topic_config(),
         )
-        with suppress(Exists):  # somebody else has just made it
-            await cluster.create_topic(new)
+        await cluster.create_topic(new)
 
     markers = Markers(host, groups)
     return TransactionCoordinator(clock, host, config, new_producer_id, create_topic, markers)

@@ -21,6 +21,8 @@ from anabranch.base.clock import Clock
 from anabranch.base.errors import (
     AnabranchError,
     CoordinatorLoading,
+    CoordinatorNotAvailable,
+    Exists,
     NotCoordinator,
     Unavailable,
     UnknownTopic,
@@ -73,8 +75,16 @@ class TransactionCoordinator:
         try:
             return self._partitions()
         except NotCoordinator:
+            return await self._make_topic()
+
+    async def _make_topic(self) -> int:
+        try:
             await self._create_topic()
-            return self._partitions()
+        except Exists:
+            pass  # somebody else was first
+        except AnabranchError as error:
+            raise CoordinatorNotAvailable(f"{STATE_TOPIC} could not be made: {error}") from error
+        return self._partitions()
 
     def shard_of(self, transactional_id: str) -> int:
         return partition_for(transactional_id, self._partitions())

@@ -1,0 +1,272 @@
+"""Transactions on real partitions: what readers see, who is fenced, what is tried again."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.base.errors import DiskFull, InvalidProducerEpoch, InvalidTransactionState
+from anabranch.groups.effects import Producer
+from anabranch.groups.transaction_markers import End
+from anabranch.groups.transaction_records import State, encode_key, encode_value
+from anabranch.groups.transactions import LAST_EPOCH
+from anabranch.partition.partition import Partition
+from anabranch.partition.partition_log import Appended
+from anabranch.records.control import Marker
+from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.logs import records
+from tests.support.transactions import Refused, Transacting
+
+ID = "copy"
+OUT, OTHER = ("out", 0), ("out", 1)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Transacting]:
+    node = Transacting(tmp_path)
+    yield node
+    node.kill()
+
+
+def refused(code: ErrorCode) -> AbstractContextManager[Any]:
+    return pytest.raises(Refused, match=f"^{code.name}$")
+
+
+@pytest.mark.parametrize("version", [0, 2])
+async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(node: Transacting, version: int) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a", version=version)
+    await node.write(ID, me, OTHER, "b", version=version)
+    assert (node.committed(*OUT), node.committed(*OTHER)) == ([], [])
+    me = await node.end(ID, me, commit=True, version=version)
+    assert (node.committed(*OUT), node.committed(*OTHER)) == (["a"], ["b"])
+    await node.write(ID, me, OUT, "c", version=version)
+    me = await node.end(ID, me, commit=False, version=version)
+    await node.write(ID, me, OUT, "d", version=version)
+    me = await node.end(ID, me, commit=True, version=version)
+    assert node.committed(*OUT) == ["a", "d"]
+    assert node.stored(*OUT) == ["a", "c", "d"]
+    assert me.epoch == (3 if version else 0)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_offsets_are_part_of_it(node: Transacting, commit: bool) -> None:
+    me = await node.introduce(ID)
+    await node.commit_offset(ID, me, "g", 5)
+    assert await node.offset("g") == -1
+    await node.end(ID, me, commit=commit)
+    assert await node.offset("g") == (5 if commit else -1)
+
+
+async def test_readers_are_woken_when_a_transaction_ends(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a")
+    partition = node.host.partition(*OUT)
+    seen: list[int] = []
+    partition.wait(waiter := lambda: seen.append(partition.last_stable))
+    before = partition.last_stable
+    await node.end(ID, me, commit=True)
+    partition.stop_waiting(waiter)
+    assert before == 0
+    assert seen == [partition.log_end]
+
+
+async def test_a_new_instance_aborts_what_the_old_one_left(node: Transacting) -> None:
+    old = await node.introduce(ID)
+    await node.write(ID, old, OUT, "old")
+    new = await node.introduce(ID)
+    assert (new.producer_id, new.epoch) == (old.producer_id, old.epoch + 2)
+    assert node.host.partition(*OUT).last_stable == node.host.partition(*OUT).log_end
+    with refused(ErrorCode.producer_fenced):
+        await node.add(ID, old, OUT)
+    with pytest.raises(InvalidTransactionState):
+        node.store(ID, old, OUT, "zombie")
+    for version in (0, 2):
+        with refused(ErrorCode.producer_fenced):
+            await node.end(ID, old, commit=True, version=version)
+    await node.write(ID, new, OUT, "new")
+    await node.end(ID, new, commit=True)
+    assert node.committed(*OUT) == ["new"]
+
+
+async def test_a_zombie_that_goes_on_from_its_old_epoch_does_no_harm(node: Transacting) -> None:
+    old = await node.introduce(ID)
+    new = await node.introduce(ID)
+    await node.write(ID, new, OUT, "new")
+    with refused(ErrorCode.producer_fenced):
+        await node.introduce(ID, known=old)
+    await node.end(ID, new, commit=True)
+    assert node.committed(*OUT) == ["new"]
+
+
+async def test_a_late_batch_opens_no_transaction(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a")
+    await node.end(ID, me, commit=True)
+    with pytest.raises(InvalidTransactionState):
+        node.store(ID, me, OUT, "late")
+    await node.add(ID, me, OTHER)
+    with pytest.raises(InvalidTransactionState):
+        node.store(ID, me, OUT, "still late")
+
+
+async def test_a_late_marker_does_not_end_the_next_transaction(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a", version=2)
+    next_me = await node.end(ID, me, commit=True, version=2)
+    await node.write(ID, next_me, OUT, "b", version=2)
+    late = End(next_me, Marker(False, 0), strict=True)
+    with pytest.raises(InvalidProducerEpoch):
+        await node.coordinator.markers.write(*OUT, late)
+    await node.end(ID, next_me, commit=True, version=2)
+    assert node.committed(*OUT) == ["a", "b"]
+
+
+async def test_the_same_marker_twice_does_no_harm(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a", version=2)
+    next_me = await node.end(ID, me, commit=True, version=2)
+    await node.coordinator.markers.write(*OUT, End(next_me, Marker(True, 0), strict=True))
+    await node.write(ID, next_me, OUT, "b", version=2)
+    await node.end(ID, next_me, commit=False, version=2)
+    assert node.committed(*OUT) == ["a"]
+
+
+async def test_a_transaction_that_takes_too_long_is_aborted(node: Transacting) -> None:
+    me = await node.introduce(ID, timeout_ms=1000)
+    await node.write(ID, me, OUT, "slow")
+    node.clock.advance(1000)
+    await node.look_after()
+    assert node.host.partition(*OUT).last_stable == 0
+    node.clock.advance(1)
+    await node.look_after()
+    assert node.host.partition(*OUT).last_stable == node.host.partition(*OUT).log_end
+    with refused(ErrorCode.producer_fenced):
+        await node.end(ID, me, commit=True)
+    with refused(ErrorCode.invalid_txn_state):
+        await node.end(ID, me, commit=True, version=2)
+    assert node.committed(*OUT) == []
+    me = await node.end(ID, me, commit=False, version=2)  # the second protocol finds it aborted and goes on
+    await node.write(ID, me, OUT, "fast", version=2)
+    await node.end(ID, me, commit=True, version=2)
+    assert node.committed(*OUT) == ["fast"]
+
+
+async def test_epochs_that_are_used_up_bring_another_producer_id(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    spent = node.coordinator.find(ID)
+    assert spent is not None
+    shard = node.coordinator._runtime.read(node.coordinator.shard_of(ID))
+    shard.replay(encode_key(ID), encode_value(spent._replace(epoch=LAST_EPOCH - 1)))
+    me = Producer(me.producer_id, LAST_EPOCH - 1)
+    await node.write(ID, me, OUT, "a", version=2)
+    after = await node.end(ID, me, commit=True, version=2)
+    assert after.producer_id != me.producer_id
+    assert after.epoch == 0
+    assert await node.end(ID, me, commit=True, version=2) == after
+    await node.write(ID, after, OUT, "b", version=2)
+    await node.end(ID, after, commit=True, version=2)
+    assert node.committed(*OUT) == ["a", "b"]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+async def test_timeouts_have_bounds(node: Transacting, timeout_ms: int) -> None:
+    with refused(ErrorCode.invalid_transaction_timeout):
+        await node.introduce(ID, timeout_ms=timeout_ms)
+
+
+async def test_ids_that_nobody_uses_are_forgotten(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    await node.introduce("other")
+    node.clock.advance(node.config.expiration_ms - 1)
+    await node.write(ID, me, OUT, "a")
+    node.clock.advance(1)
+    await node.coordinator._each_shard(node.coordinator._expire)
+    await node.look_after()
+    assert set(node.coordinator.all()) == {ID}
+    node.stop()
+    node.start()
+    await node.look_after()
+    assert set(node.coordinator.all()) == {ID}
+
+
+class Full:
+    """Partitions that take no markers for a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        ending = Partition.end_transaction
+
+        def end_transaction(
+            partition: Partition, producer_id: int, epoch: int, marker: Marker, *, strict: bool = False
+        ) -> Appended:
+            if self.is_full and partition.index == 1:
+                raise DiskFull("no room")
+            return ending(partition, producer_id, epoch, marker, strict=strict)
+
+        self.is_full = True
+        monkeypatch.setattr(Partition, "end_transaction", end_transaction)
+
+
+async def test_markers_are_written_until_all_are_there(
+    node: Transacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Full(monkeypatch)
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a")
+    await node.write(ID, me, OTHER, "b")
+    await node.end(ID, me, commit=True)  # decided, and the client is told so
+    prepared = node.coordinator.find(ID)
+    assert prepared is not None
+    assert prepared.state is State.PREPARE_COMMIT
+    with refused(ErrorCode.concurrent_transactions):
+        await node.add(ID, me, OUT)
+    with refused(ErrorCode.concurrent_transactions):
+        await node.introduce(ID)
+    full.is_full = False
+    await node.look_after()
+    assert (node.committed(*OUT), node.committed(*OTHER)) == (["a"], ["b"])
+    await node.write(ID, me, OUT, "c")
+
+
+async def test_run_finishes_what_a_kill_left(node: Transacting, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Full(monkeypatch)
+    me = await node.introduce(ID)
+    await node.write(ID, me, OTHER, "b")
+    await node.commit_offset(ID, me, "g", 5)
+    await node.end(ID, me, commit=True)
+    node.kill()
+    full.is_full = False
+    node.start()
+    running = asyncio.ensure_future(node.coordinator.run())
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        found = node.coordinator.find(ID) if node.coordinator._is_loaded else None
+        if found is not None and found.state is State.COMPLETE_COMMIT:
+            break
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert node.committed(*OTHER) == ["b"]
+    assert await node.offset("g") == 5
+
+
+async def test_a_partition_that_is_gone_needs_no_marker(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a")
+    await node.add(ID, me, ("deleted", 4))
+    await node.end(ID, me, commit=True)
+    done = node.coordinator.find(ID)
+    assert done is not None
+    assert done.state is State.COMPLETE_COMMIT
+    assert node.committed(*OUT) == ["a"]
+
+
+async def test_records_outside_of_an_open_transaction_are_refused(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a")
+    plain = records("x", producer_id=me.producer_id, producer_epoch=me.epoch, base_sequence=1)
+    with pytest.raises(InvalidTransactionState):
+        node.host.partition(*OUT).append(memoryview(plain), -1)
