@@ -18,11 +18,11 @@ the one least recently used if that has rested for two minutes, else the client 
 
 from collections import OrderedDict
 from random import Random
-from typing import Any
 from uuid import UUID
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import FetchSessionNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from anabranch.wire.kafka.fetch import AskedPartition, FetchRequest
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -49,14 +49,14 @@ class Wanted:
         "topic",
     )
 
-    def __init__(self, topic: TopicKey, asked: Any) -> None:
+    def __init__(self, topic: TopicKey, asked: AskedPartition) -> None:
         self.topic = topic
         self.index: int = asked.partition
         self.high_watermark = -1
         self.log_start = -1
         self.update(asked)
 
-    def update(self, asked: Any) -> None:
+    def update(self, asked: AskedPartition) -> None:
         self.fetch_offset: int = asked.fetch_offset
         self.max_bytes: int = asked.partition_max_bytes
         self.leader_epoch: int = asked.current_leader_epoch
@@ -75,20 +75,19 @@ class FetchSession:
         self.last_used = now
         self.partitions = partitions
 
-    def apply(self, request: Any, by_id: bool) -> None:
+    def apply(self, request: FetchRequest, by_id: bool) -> None:
         """Take the changes that an incremental request brings."""
         if by_id != self.by_id:
             raise FetchSessionTopicIdError("a session names topics by id or by name, not by both")
-        for key, asked in asked_partitions(request, by_id):
+        for key, asked in _asked(request):
             known = self.partitions.get((key, asked.partition))
             if known is None:
                 self.partitions[(key, asked.partition)] = Wanted(key, asked)
             else:
                 known.update(asked)
-        for topic in request.forgotten_topics_data:
-            key = _topic_key(topic, by_id)
-            for index in topic.partitions:
-                self.partitions.pop((key, index), None)
+        for topic, indexes in request.forgotten:
+            for index in indexes:
+                self.partitions.pop((topic, index), None)
 
     def gave_records(self, wanted: Wanted) -> None:
         """Move a partition to the end of the order."""
@@ -110,15 +109,13 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: Any, version: int) -> tuple[FetchSession | None, list[Wanted], bool]:
+    def open(self, request: FetchRequest, version: int) -> tuple[FetchSession | None, list[Wanted], bool]:
         """The session of a request, the partitions it fetches, and whether the answer is whole."""
         by_id = version >= 13
         session_id, epoch = request.session_id, request.session_epoch
         if version < 7 or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._close(session_id)
-            wanted = {
-                (key, asked.partition): Wanted(key, asked) for key, asked in asked_partitions(request, by_id)
-            }
+            wanted = {(key, asked.partition): Wanted(key, asked) for key, asked in _asked(request)}
             starts = version >= 7 and epoch == INITIAL_EPOCH
             return self._start(wanted, by_id) if starts else None, list(wanted.values()), True
         session = self._sessions.get(session_id)
@@ -131,6 +128,9 @@ class FetchSessions:
         before = len(session.partitions)
         session.apply(request, by_id)
         self._remembered += len(session.partitions) - before
+        if not session.partitions:
+            self._close(session_id)
+            return None, [], True
         if self._remembered > _MAX_PARTITIONS:
             self._close(session_id)
             raise FetchSessionNotFound(f"fetch session {session_id} has grown too large")
@@ -161,11 +161,5 @@ class FetchSessions:
             self._remembered -= len(session.partitions)
 
 
-def _topic_key(topic: Any, by_id: bool) -> TopicKey:
-    return (topic.topic_id or UUID(int=0)) if by_id else topic.topic
-
-
-def asked_partitions(request: Any, by_id: bool) -> list[tuple[TopicKey, Any]]:
-    return [
-        (_topic_key(topic, by_id), partition) for topic in request.topics for partition in topic.partitions
-    ]
+def _asked(request: FetchRequest) -> list[tuple[TopicKey, AskedPartition]]:
+    return [(topic, partition) for topic, partitions in request.topics for partition in partitions]

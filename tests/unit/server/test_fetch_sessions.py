@@ -1,7 +1,6 @@
 """Fetch sessions: epochs, changes, turns, eviction, and a bound on what they remember."""
 
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -10,38 +9,37 @@ import pytest
 from anabranch.base.errors import FetchSessionNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from anabranch.server import fetch_sessions as module
 from anabranch.server.fetch_sessions import FetchSession, FetchSessions, Wanted
+from anabranch.wire.kafka.fetch import AskedPartition, AskedTopic, FetchRequest, ForgottenTopic
 from tests.support.logs import SetClock
 
 LAST_EPOCH = 2**31 - 1
 MINUTE_MS = 60_000
 
 
-def asked(partition: int, offset: int = 0) -> Any:
-    return SimpleNamespace(
-        partition=partition,
-        fetch_offset=offset,
-        partition_max_bytes=1000,
-        current_leader_epoch=-1,
-        last_fetched_epoch=-1,
-    )
+def asked(partition: int, offset: int = 0) -> AskedPartition:
+    return AskedPartition(partition, -1, offset, -1, 1000)
 
 
 def request(
     session_id: int = 0,
     epoch: int = 0,
-    wanted: dict[str, list[Any]] | None = None,
+    wanted: dict[str, list[AskedPartition]] | None = None,
     forgotten: dict[str, list[int]] | None = None,
-) -> Any:
-    def topic(name: str) -> dict[str, Any]:
-        return {"topic": name, "topic_id": UUID(int=sum(name.encode()))}
+    *,
+    version: int = 12,
+) -> FetchRequest:
+    def key(name: str) -> str | UUID:
+        return UUID(int=sum(name.encode())) if version >= 13 else name
 
-    return SimpleNamespace(
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=0,
         session_id=session_id,
         session_epoch=epoch,
-        topics=[SimpleNamespace(partitions=parts, **topic(name)) for name, parts in (wanted or {}).items()],
-        forgotten_topics_data=[
-            SimpleNamespace(partitions=parts, **topic(name)) for name, parts in (forgotten or {}).items()
-        ],
+        topics=[AskedTopic(key(name), parts) for name, parts in (wanted or {}).items()],
+        forgotten=[ForgottenTopic(key(name), parts) for name, parts in (forgotten or {}).items()],
     )
 
 
@@ -51,7 +49,7 @@ class Sessions:
         self.all = FetchSessions(slots, self.clock, Random(1))
 
     def open(self, *arguments: Any, version: int = 12, **named: Any) -> tuple[FetchSession | None, Any, bool]:
-        session, wanted, whole = self.all.open(request(*arguments, **named), version)
+        session, wanted, whole = self.all.open(request(*arguments, **named, version=version), version)
         return session, places(wanted), whole
 
     def start(self, count: int = 1, version: int = 12) -> FetchSession:

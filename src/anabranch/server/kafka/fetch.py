@@ -22,15 +22,14 @@ from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, Waiting, api
 from anabranch.server.services import Services
-from anabranch.wire.kafka.decoder import decode
-from anabranch.wire.kafka.fetch import Fetched, write_fetched
+from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
 
 _MOST_BYTES = 1 << 30  # with the oversized batch and the headers, what the length of an answer can say
 
 
 @api(1, versions=(4, 18), raw=True)
 def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting:
-    request = decode(1, ctx.version, frame, at)
+    request = read_fetch(frame, at, ctx.version)
     services = ctx.services
     try:
         session, wanted, whole = services.fetch_sessions.open(request, ctx.version)
@@ -47,9 +46,9 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting:
         isolation=Isolation.COMMITTED if request.isolation_level == 1 else Isolation.UNCOMMITTED,
     )
     work.look()
-    if request.max_wait <= 0 or not wanted or work.is_satisfied:
+    if request.max_wait_ms <= 0 or not wanted or work.is_satisfied:
         return work.answer()
-    work.wait(request.max_wait / 1000)
+    work.wait(request.max_wait_ms / 1000)
     return work
 
 

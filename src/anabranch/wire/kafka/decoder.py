@@ -88,6 +88,10 @@ def _request(api_key: int, version: int) -> _Read:
 
 
 def skip_tags(cursor: Cursor) -> None:
+    at = cursor.at
+    if at < len(cursor.frame) and cursor.frame[at] == 0:  # as good as always
+        cursor.at = at + 1
+        return
     for _ in range(cursor.spend(cursor.uvarint())):
         cursor.uvarint()
         cursor.take(cursor.uvarint())

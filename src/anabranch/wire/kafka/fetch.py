@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from anabranch.base.errors import Corrupt
 from anabranch.base.network import Chunk, FileRange
+from anabranch.wire.kafka.decoder import Cursor, skip_tags
 from anabranch.wire.kafka.encoder import uvarint
 
 _SHORT = struct.Struct(">h")
@@ -26,6 +28,105 @@ _EPOCH_END = struct.Struct(">iq")
 _NO_REPLICA = _INT.pack(-1)
 _NOT_THROTTLED = bytes(4)
 _DIVERGING_SIZE = 1 + _EPOCH_END.size
+
+
+class AskedPartition(NamedTuple):
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    partition_max_bytes: int
+
+
+class AskedTopic(NamedTuple):
+    topic: str | UUID  # an id from v13 on
+    partitions: list[AskedPartition]
+
+
+class ForgottenTopic(NamedTuple):
+    topic: str | UUID
+    partitions: list[int]
+
+
+class FetchRequest(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[AskedTopic]
+    forgotten: list[ForgottenTopic]
+
+
+_HEADS = {4: struct.Struct(">4xiiib"), 7: struct.Struct(">4xiiibii"), 15: struct.Struct(">iiibii")}
+_ASKED = {4: struct.Struct(">iqi"), 5: struct.Struct(">iq8xi"), 9: struct.Struct(">iiq8xi")}
+_ASKED_FLEXIBLE = struct.Struct(">iiqi8xi")
+
+
+def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
+    """The request whose body starts at `at`.  Corrupt if the bytes are not one."""
+    layout = _HEADS[15 if version >= 15 else 7 if version >= 7 else 4]
+    try:
+        head = layout.unpack_from(frame, at)
+        cursor = Cursor(frame, at + layout.size)
+        topics = [_asked_topic(cursor, version) for _ in range(_count(cursor, version))]
+        forgotten = []
+        if version >= 7:
+            forgotten = [_forgotten_topic(cursor, version) for _ in range(_count(cursor, version))]
+    except struct.error as error:
+        raise Corrupt(f"not a fetch request of version {version}: {error}") from error
+    if version < 7:
+        return FetchRequest(*head, 0, -1, topics, forgotten)
+    return FetchRequest(*head, topics, forgotten)
+
+
+def _count(cursor: Cursor, version: int) -> int:
+    """How many items an array has; one that is null is none of ours."""
+    count = cursor.uvarint() - 1 if version >= 12 else _INT.unpack(cursor.take(4))[0]
+    if count < 0:
+        raise Corrupt("an array that may not be null is null")
+    return cursor.spend(count)
+
+
+def _topic_key(cursor: Cursor, version: int) -> str | UUID:
+    if version >= 13:
+        return UUID(bytes=bytes(cursor.take(16)))
+    size = cursor.uvarint() - 1 if version >= 12 else _SHORT.unpack(cursor.take(2))[0]
+    try:
+        return str(cursor.take(size), "utf-8")
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"a topic's name is not UTF-8: {error}") from error
+
+
+def _asked_topic(cursor: Cursor, version: int) -> AskedTopic:
+    key = _topic_key(cursor, version)
+    count = _count(cursor, version)
+    if version >= 12:
+        partitions = [_asked_flexible(cursor) for _ in range(count)]
+        skip_tags(cursor)
+        return AskedTopic(key, partitions)
+    layout = _ASKED[9 if version >= 9 else 5 if version >= 5 else 4]
+    asked = layout.iter_unpack(cursor.take(count * layout.size))
+    if version >= 9:
+        return AskedTopic(key, [AskedPartition(p, epoch, at, -1, most) for p, epoch, at, most in asked])
+    return AskedTopic(key, [AskedPartition(p, -1, at, -1, most) for p, at, most in asked])
+
+
+def _asked_flexible(cursor: Cursor) -> AskedPartition:
+    asked = AskedPartition._make(_ASKED_FLEXIBLE.unpack_from(cursor.frame, cursor.at))
+    cursor.at += _ASKED_FLEXIBLE.size
+    skip_tags(cursor)
+    return asked
+
+
+def _forgotten_topic(cursor: Cursor, version: int) -> ForgottenTopic:
+    key = _topic_key(cursor, version)
+    count = _count(cursor, version)
+    partitions = [index for (index,) in _INT.iter_unpack(cursor.take(4 * count))]
+    if version >= 12:
+        skip_tags(cursor)
+    return ForgottenTopic(key, partitions)
 
 
 class Fetched(NamedTuple):
