@@ -6,7 +6,7 @@ v5      the member says which protocol it believes to be in use: INCONSISTENT_GR
 
 from typing import Any
 
-from anabranch.base.errors import AnabranchError
+from anabranch.base.errors import AnabranchError, TooLarge
 from anabranch.groups import classic_answers
 from anabranch.groups.classic_sync import Syncing
 from anabranch.server.kafka.errors import code_of
@@ -34,4 +34,9 @@ async def sync_group(request: Any, ctx: RequestContext) -> Answer:
             lambda shard, token, now_ms: shard.classic.sync(request.group_id, who, token, now_ms),
         )
     except AnabranchError as error:
-        return classic_answers.not_synced(code_of(error))
+        return classic_answers.not_synced(_code_of(error))
+
+
+def _code_of(error: AnabranchError) -> ErrorCode:
+    """Assignments that do not fit into one batch of the coordinator's log are Kafka's unknown error."""
+    return ErrorCode.unknown_server_error if isinstance(error, TooLarge) else code_of(error)
