@@ -34,6 +34,7 @@ from anabranch.base.errors import (
     UnknownTopic,
 )
 from anabranch.base.network import FileRange
+from anabranch.base.seldom import Seldom
 from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
@@ -43,6 +44,7 @@ from anabranch.records.control import Marker, read_marker
 from anabranch.records.record import Record, iter_records, payload_of
 
 log = logging.getLogger(__name__)
+_unreadable = Seldom(log, 10.0)
 
 S = TypeVar("S", bound=Shard)
 Decide = Callable[[S, Token, int], Effects]
@@ -253,19 +255,25 @@ class Runtime(Generic[S]):
 
 
 def _replay(shard: Shard, header: BatchHeader, batch: memoryview) -> None:
-    """Apply a batch of the log."""
-    pending = header.is_transactional
+    """Apply a batch of the log.  A record that cannot be read is passed over, for the sake of the others."""
     for record in iter_records(header, payload_of(header, batch, _UNPACKED_BYTES)):
-        if header.is_control:
-            marker = read_marker(record)
-            if marker is not None:
-                shard.transaction_ended(header.producer_id, commit=marker.commit)
-        elif record.key is None:
-            raise Corrupt(f"a record without a key at offset {record.offset}")
-        elif pending:
-            shard.replay_pending(header.producer_id, record.key, record.value)
-        else:
-            shard.replay(record.key, record.value)
+        try:
+            _replay_record(shard, header, record)
+        except Corrupt as error:
+            _unreadable.warning("the record at offset %d is passed over: %s", record.offset, error)
+
+
+def _replay_record(shard: Shard, header: BatchHeader, record: Record) -> None:
+    if header.is_control:
+        marker = read_marker(record)
+        if marker is not None:
+            shard.transaction_ended(header.producer_id, commit=marker.commit)
+    elif record.key is None:
+        raise Corrupt("it has no key")
+    elif header.is_transactional:
+        shard.replay_pending(header.producer_id, record.key, record.value)
+    else:
+        shard.replay(record.key, record.value)
 
 
 def _batch(effects: Effects, now_ms: int) -> bytearray:

@@ -27,6 +27,8 @@ from anabranch.groups.offsets import Commit, Fetch, TopicCommit, TopicPartitions
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.log.config import LogConfig
 from anabranch.partition.host import PartitionHost
+from anabranch.records.builder import build_batch
+from anabranch.records.record import Record
 from tests.support.logs import SetClock
 from tests.support.offsets import an_offset
 
@@ -171,6 +173,18 @@ async def test_partitions_that_nobody_uses_stay_closed(tmp_path: Path) -> None:
         await broker.groups.load()
         assert len(await broker.groups.look_at_all()) == 1
         assert len(list(broker.cluster.host.open_partitions())) == 1
+
+
+async def test_a_record_that_cannot_be_read_does_not_take_the_others_along(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        await broker.commit("g", 5)
+        partition = broker.cluster.host.partition(OFFSETS_TOPIC, broker.groups.shard_of("g"))
+        for key in (b"\0\1", b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\2\0\1g", b"\0\3", b"\0\5\0\1g"):
+            partition.append_own(memoryview(build_batch([Record(0, 1, key, b"\0\1")])))
+        partition.append_own(memoryview(build_batch([Record(0, 1, None, b"\0\1")])))
+        await broker.commit("g", 6)
+    async with coordinated(tmp_path) as broker:
+        assert await broker.fetch("g") == 6
 
 
 async def test_pending_offsets_and_how_they_end_survive_a_restart(tmp_path: Path) -> None:
