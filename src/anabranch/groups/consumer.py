@@ -74,7 +74,9 @@ class ConsumerGroups:
                 return ConsumerGroup(request.group_id)
             if isinstance(group, ClassicGroup) and may_upgrade(group, self._around.config()):
                 return self._upgraded(group, effects, now_ms)
-        raise requests.not_a_consumer_group(request.group_id, group is not None)
+        if group is None:
+            raise requests.no_such_group(request)
+        raise requests.not_a_consumer_group(request.group_id, exists=True)
 
     def _upgraded(self, group: ClassicGroup, effects: Effects, now_ms: int) -> ConsumerGroup:
         try:
@@ -93,7 +95,7 @@ class ConsumerGroups:
         """As ConsumerGroupDescribe tells it."""
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            refused = requests.not_a_consumer_group(group_id, group is not None)
+            refused = requests.not_a_consumer_group(group_id, exists=group is not None)
             return {"group_id": group_id, "error_code": refused.code, "error_message": refused.message}
         return describe(group, self._around)
 

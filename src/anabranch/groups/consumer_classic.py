@@ -127,7 +127,7 @@ def _join(turn: Turn, who: Joining) -> Answer:
         client_id=who.client_id,
         client_host=who.client_host,
         topic_names=subscription.topics,
-        topic_regex=None,
+        topic_regex="",
         rebalance_timeout_ms=who.rebalance_timeout_ms,
         assignor=None,
         classic=ClassicMember(who.session_timeout_ms, tuple(ClassicProtocol(*p) for p in who.protocols)),

@@ -64,7 +64,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str = ""
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
-    topic_regex: str | None = None
+    topic_regex: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMember | None = None
@@ -88,7 +88,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     def subscribes_as(self, other: "Member") -> bool:
         """The same partitions are due to both."""
-        return self.topic_names == other.topic_names and (self.topic_regex or "") == (other.topic_regex or "")
+        return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
     def holding(self, state: MemberState, epoch: int, assigned: Held, revoking: Held) -> "Member":
         """Gone on to `epoch`, which may be where it is."""

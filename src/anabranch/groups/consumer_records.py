@@ -143,7 +143,7 @@ def read_member(member_id: str, data: bytes) -> Member:
         client_id=fields.string(flexible=True),
         client_host=fields.string(flexible=True),
         topic_names=frozenset(fields.string(flexible=True) for _ in range(fields.count(flexible=True))),
-        topic_regex=fields.optional_string(flexible=True),
+        topic_regex=fields.optional_string(flexible=True) or "",
         rebalance_timeout_ms=fields.int32(),
         assignor=fields.optional_string(flexible=True),
         classic=_read_classic(fields.tags().get(_TAG)),

@@ -117,9 +117,14 @@ def no_such_instance(instance_id: str) -> Refused:
     return Refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
 
 
-def not_a_consumer_group(group_id: str, exists: bool) -> Refused:
+def not_a_consumer_group(group_id: str, *, exists: bool) -> Refused:
     what = f"Group {group_id} is not a consumer group." if exists else f"Group {group_id} not found."
     return Refused(ErrorCode.group_id_not_found, what)
+
+
+def no_such_group(request: Heartbeat) -> Refused:
+    what = "Group" if request.epoch < JOINING else "Consumer group"
+    return Refused(ErrorCode.group_id_not_found, f"{what} {request.group_id} not found.")
 
 
 def fenced_by(request: Heartbeat, holder_id: str) -> Refused:
