@@ -28,9 +28,32 @@ async def test_what_the_producer_had_before(broker: WholeBroker) -> None:
         assert await ask(broker, **half) == (ErrorCode.invalid_request, -1, -1)
 
 
-async def test_transactions_have_no_coordinator_yet(broker: WholeBroker) -> None:
-    assert await ask(broker, transactional_id="t") == (ErrorCode.coordinator_not_available, -1, -1)
+async def test_a_transactional_id_keeps_its_producer_id(broker: WholeBroker) -> None:
+    assert await ask(broker, transactional_id="t") == (ErrorCode.not_coordinator, -1, -1)
     assert await ask(broker, transactional_id="") == (ErrorCode.invalid_request, -1, -1)
+    await broker.services.transactions.ensure_topic()
+    code, producer_id, epoch = await ask(broker, transactional_id="t")
+    assert (code, epoch) == (0, 0)
+    for version in range(6):
+        assert await ask(broker, version, transactional_id="t") == (0, producer_id, version + 1)
+
+
+async def test_going_on_from_what_one_had(broker: WholeBroker) -> None:
+    await broker.services.transactions.ensure_topic()
+    _, producer_id, _ = await ask(broker, transactional_id="t")
+    had = {"transactional_id": "t", "producer_id": producer_id, "producer_epoch": 0}
+    assert await ask(broker, **had) == (0, producer_id, 1)
+    assert await ask(broker, **had) == (0, producer_id, 1)  # the answer was lost
+    assert await ask(broker, transactional_id="t") == (0, producer_id, 2)
+    assert await ask(broker, **had) == (ErrorCode.producer_fenced, -1, -1)
+    assert await ask(broker, 3, **had) == (ErrorCode.invalid_producer_epoch, -1, -1)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+async def test_timeouts_have_bounds(broker: WholeBroker, timeout_ms: int) -> None:
+    await broker.services.transactions.ensure_topic()
+    answer = await ask(broker, transactional_id="t", transaction_timeout=timeout_ms)
+    assert answer == (ErrorCode.invalid_transaction_timeout, -1, -1)
 
 
 async def test_no_id_to_be_had(broker: WholeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,3 +64,13 @@ async def test_no_id_to_be_had(broker: WholeBroker, monkeypatch: pytest.MonkeyPa
     assert await ask(broker) == (ErrorCode.coordinator_load_in_progress, -1, -1)
     monkeypatch.undo()
     assert await ask(broker) == (0, 0, 0)
+
+
+async def test_no_id_for_a_transactional_id(broker: WholeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full() -> range:
+        raise DiskFull("no room")
+
+    await broker.services.transactions.ensure_topic()
+    monkeypatch.setattr(broker.services.cluster, "allocate_producer_ids", full)
+    answer = await ask(broker, transactional_id="t")
+    assert answer == (ErrorCode.coordinator_load_in_progress, -1, -1)
