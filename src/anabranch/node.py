@@ -17,6 +17,7 @@ from typing import Any
 from anabranch.base.clock import SystemClock
 from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import DiskFull
 from anabranch.base.network import TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
@@ -77,10 +78,11 @@ class Node:
         self._host = PartitionHost(disk, clock, data, config.node.node_id)
         hosting = Hosting(self._host, dynamic.stored_log_config)
         nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
-        for subscriber in (dynamic.image_changed, hosting.image_changed):
+        dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
+        # Hosting first: what the configuration then changes for all topics includes the newest.
+        for subscriber in (hosting.image_changed, dynamic.image_changed):
             subscriber(nothing, cluster.image)
             cluster.subscribe(subscriber)
-        dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
         self._upkeep = Upkeep(self._host, disk, clock, dynamic)
         self._host.recover()
 
@@ -139,10 +141,19 @@ class Node:
         self._transactions.close()
         self._groups.close()
         await self._producer_ids.close()
-        await self._upkeep.stop()
-        self._host.close()
+        self._host.close(clean=await self._made_durable())
         await self._store.close()
         self._lock.release()
+
+
+    async def _made_durable(self) -> bool:
+        """Whether all that a quick start relies on is on the disk."""
+        try:
+            await self._upkeep.stop()
+        except DiskFull as error:
+            log.warning("the next start will have to recover the logs: %s", error)
+            return False
+        return True
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

@@ -189,9 +189,8 @@ class PartitionHost:
         self._clean = True
         self._disk.remove(self.data / CLEAN_STOP)
 
-    def close(self) -> None:
-        """A clean stop: close every log and leave the mark that says so, if the disk lets us."""
-        clean = True
+    def close(self, *, clean: bool = True) -> None:
+        """Close every log and, after a clean stop, leave the mark that says so, if the disk lets us."""
         for topic, partition in self.open_partitions():
             try:
                 partition.log.close()

@@ -124,7 +124,17 @@ class Upkeep:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop(self) -> None:
-        """Make every log durable and write down that it is.  DiskFailed, and nothing, if that failed."""
+        """Make every log durable and write down that it is.  DiskFailed, and nothing, if that failed.
+
+        DiskFull if the logs are durable, but there is no room to say so.
+        """
+        try:
+            await self._settle()
+        finally:
+            self._syncing_threads.shutdown()
+            self._threads.shutdown()
+
+    async def _settle(self) -> None:
         await asyncio.gather(
             *(
                 self.flusher.flush(partition.log, partition.log_end)
@@ -138,8 +148,6 @@ class Upkeep:
         await self._save_recovery_points()
         await self._save_log_starts()
         await asyncio.gather(*self._syncing.values())
-        self._syncing_threads.shutdown()
-        self._threads.shutdown()
 
     # --- what the host tells
 
