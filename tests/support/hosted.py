@@ -15,8 +15,10 @@ from typing import Any
 
 from anabranch.base.disk import DirectDisk, Disk
 from anabranch.base.ids import BrokerId, TopicName
+from anabranch.log.checkpoints import read_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
+from anabranch.partition.folders import encode_id
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.partition.upkeep import Upkeep
@@ -95,6 +97,12 @@ class Hosted:
         fields.setdefault("timestamp", self.clock.ms)
         partition.append(memoryview(records(*values, **fields)), -1)
         return partition
+
+    def points(self, checkpoint: str) -> dict[tuple[str, int], int]:
+        """What a checkpoint says, by the names of the topics that are there."""
+        names = {encode_id(topic_id): name for name, (topic_id, _, _) in self._topics.items()}
+        found = read_offsets(self.disk, self.data / checkpoint)
+        return {(names.get(topic, topic), index): offset for (topic, index), offset in found.items()}
 
     def files(self, ending: str) -> list[str]:
         return sorted(path.name for path in self.data.rglob(f"*{ending}"))

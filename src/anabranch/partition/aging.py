@@ -144,7 +144,7 @@ class Aging:
                 (
                     partition_folder(self._host.data, topic.name, index),
                     topic.config,
-                    starts.get((topic.name.kafka, index), 0),
+                    starts.get(topic.key(index), 0),
                     self._clock.now_ms(),
                 )
                 for topic, index in part

@@ -24,6 +24,7 @@ from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
 from anabranch.partition.due import DueTimes
+from anabranch.partition.folders import encode_id
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
 
@@ -55,7 +56,7 @@ class Cleaning:
     # --- what there is to know
 
     def opened(self, topic: ServedTopic, partition: Partition) -> None:
-        self._keys[partition] = (topic.name.kafka, partition.index)
+        self._keys[partition] = topic.key(partition.index)
 
     def touched(self, partition: Partition) -> None:
         """Something was appended or configured."""
@@ -64,7 +65,7 @@ class Cleaning:
 
     def glanced(self, topic: ServedTopic, index: int, seen: Glance) -> None:
         """A log that is not open: open it in the next round if there is anything to clean in it."""
-        cleaned_to = self._points.get((topic.name.kafka, index), 0)
+        cleaned_to = self._points.get(topic.key(index), 0)
         if COMPACT in topic.config.cleanup_policy and cleaned_to < seen.bases[-1]:
             self._due.at((topic, index), self._clock.now_ms())
 
@@ -165,7 +166,7 @@ class Cleaning:
         log.error("%s, next try in %d s", error, retry_ms // 1000)
 
     async def save_points(self) -> None:
-        served = {topic.name.kafka for topic in self._host.topics()}
+        served = {encode_id(topic.topic_id) for topic in self._host.topics()}
         self._points = {key: offset for key, offset in self._points.items() if key[0] in served}
         path = self._host.data / CLEANER_POINTS
         await asyncio.get_running_loop().run_in_executor(

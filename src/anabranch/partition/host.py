@@ -19,10 +19,17 @@ from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, InvalidTopicName, UnknownTopic
 from anabranch.base.ids import BrokerId, TopicName
-from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_offsets
+from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartition, read_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.recovery import open_log
-from anabranch.partition.folders import CLEAN_STOP, claim, deleted_folder, partition_folder, stored_bytes
+from anabranch.partition.folders import (
+    CLEAN_STOP,
+    claim,
+    deleted_folder,
+    encode_id,
+    partition_folder,
+    stored_bytes,
+)
 from anabranch.partition.partition import Changed, Partition
 
 log = logging.getLogger(__name__)
@@ -37,7 +44,7 @@ class LogDir(NamedTuple):
 class ServedTopic:
     """A topic and those of its partitions that have been opened."""
 
-    __slots__ = ("config", "leader_epoch", "name", "partitions", "topic_id")
+    __slots__ = ("_id_text", "config", "leader_epoch", "name", "partitions", "topic_id")
 
     def __init__(self, name: TopicName, topic_id: UUID, count: int, config: LogConfig) -> None:
         self.name = name
@@ -45,6 +52,11 @@ class ServedTopic:
         self.config = config
         self.leader_epoch = 0
         self.partitions: list[Partition | None] = [None] * count
+        self._id_text = encode_id(topic_id)
+
+    def key(self, index: int) -> TopicPartition:
+        """What a partition goes by in checkpoints."""
+        return self._id_text, index
 
 
 class PartitionHost:
@@ -90,8 +102,8 @@ class PartitionHost:
             if partition is not None:
                 self.on_close(partition)
                 partition.retire()
-            self._log_starts.pop((name.kafka, index), None)
-            self._recovery_points.pop((name.kafka, index), None)
+            self._log_starts.pop(topic.key(index), None)
+            self._recovery_points.pop(topic.key(index), None)
             self._move_away(partition_folder(self.data, name, index))
 
     def _move_away(self, folder: Path) -> None:
@@ -163,15 +175,15 @@ class PartitionHost:
         stale = claim(self._disk, self.data, folder, topic.topic_id)
         if stale is not None:
             self.on_removed(stale)
-        key = (topic.name.kafka, index)
+        key = topic.key(index)
         opened = open_log(
             self._disk,
             self._clock,
             folder,
             topic.config,
             clean=self._clean,
-            recovery_point=0 if stale else self._recovery_points.get(key, 0),
-            log_start=0 if stale else self._log_starts.get(key, 0),
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start=self._log_starts.get(key, 0),
         )
         partition = Partition(index, opened, self._broker, topic.leader_epoch, self._clock, self.on_change)
         topic.partitions[index] = partition
@@ -204,10 +216,14 @@ class PartitionHost:
         except (AnabranchError, OSError) as error:
             log.warning("the next start takes this stop for an unclean one: %s", error)
 
-    def checkpoints(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        """Recovery points and log starts of all partitions, opened or not."""
+    def checkpoints(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Recovery points and log starts of all partitions that are served, opened or not."""
+        served = {encode_id(topic_id) for topic_id in self._by_id}
+        for points in (self._recovery_points, self._log_starts):
+            for key in [key for key in points if key[0] not in served]:
+                del points[key]
         for topic, partition in self.open_partitions():
-            key = (topic.name.kafka, partition.index)
+            key = topic.key(partition.index)
             self._recovery_points[key] = partition.log.recovery_point
             if partition.log.log_start > partition.log.segments[0].base_offset:
                 self._log_starts[key] = partition.log.log_start

@@ -26,7 +26,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.config import LONG_MAX
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, DiskFailed, Unavailable
-from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, write_offsets
+from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartition, write_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
 from anabranch.log.flusher import Flusher, is_due
@@ -253,7 +253,7 @@ class Upkeep:
             self._starts_moved = False
             await self._save(LOG_STARTS, dict(self._host.checkpoints()[1]))
 
-    async def _save(self, name: str, points: dict[tuple[str, int], int]) -> None:
+    async def _save(self, name: str, points: dict[TopicPartition, int]) -> None:
         path = self._host.data / name
         await asyncio.get_running_loop().run_in_executor(
             self._threads, write_offsets, self._disk, path, points

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.log.checkpoints import CLEANER_POINTS, read_offsets
+from anabranch.log.checkpoints import CLEANER_POINTS
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job
 from anabranch.log.config_broker import CleanerConfig
@@ -81,7 +81,7 @@ async def test_a_dirty_log_is_cleaned_once(hosted: Hosted, workers: Workers) -> 
     await hosted.upkeep.look()
     await hosted.upkeep._clean()
     assert values(partition) == [str(i) for i in range(20, 30)]
-    assert read_offsets(hosted.disk, hosted.data / CLEANER_POINTS) == {("table", 0): 30}
+    assert hosted.points(CLEANER_POINTS) == {("table", 0): 30}
     assert hosted.files(".cleaned") == hosted.files(".swap") == []
     assert hosted.files(".log.deleted")
     done = len(workers.jobs)
@@ -211,7 +211,7 @@ async def test_a_deleted_topic_stops_its_cleaning(hosted: Hosted, workers: Worke
     hosted.remove("table")
     await cleaning
     assert workers.running == 0
-    assert read_offsets(hosted.disk, hosted.data / CLEANER_POINTS) == {}
+    assert hosted.points(CLEANER_POINTS) == {}
 
 
 async def test_a_stop_kills_the_workers(hosted: Hosted, workers: Workers) -> None:
@@ -243,6 +243,23 @@ async def test_after_a_restart_it_goes_on_where_it_was(hosted: Hosted, workers: 
     await hosted.upkeep._clean()
     assert [Path(job.folder).name for job in workers.jobs] == ["dirty-0"]
     assert [topic.name.local for topic, _ in hosted.host.open_partitions()] == ["dirty"]
+
+
+async def test_a_table_that_is_created_again_is_cleaned_from_its_start(
+    hosted: Hosted, workers: Workers
+) -> None:
+    hosted.topic("table", cleanup_policy=("compact",))
+    dirty(hosted, "table", rounds=2)
+    await hosted.upkeep.look()
+    await hosted.upkeep._clean()
+    await hosted.restart()
+    use(hosted, workers)
+    hosted.remove("table")  # nobody had opened it
+    hosted.topic("table", cleanup_policy=("compact",))
+    partition = dirty(hosted, "table")
+    await hosted.upkeep.look()
+    await hosted.upkeep._clean()
+    assert values(partition) == [str(i) for i in range(20, 30)]
 
 
 async def test_nothing_undecided_is_cleaned(hosted: Hosted, workers: Workers) -> None:

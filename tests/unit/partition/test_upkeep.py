@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.errors import DiskFailed
-from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_offsets
+from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from anabranch.log.config_broker import ProducerStateConfig
 from anabranch.partition import upkeep as upkeep_module
 from anabranch.partition.folders import CLEAN_STOP
@@ -124,8 +124,8 @@ async def test_a_clean_stop_makes_everything_durable_and_says_so(hosted: Hosted)
     hosted.partition("orders").trim(1)
     await hosted.upkeep.stop()
     hosted.host.close()
-    assert read_offsets(hosted.disk, hosted.data / RECOVERY_POINTS) == {("orders", 0): 2, ("orders", 1): 1}
-    assert read_offsets(hosted.disk, hosted.data / LOG_STARTS) == {("orders", 0): 1}
+    assert hosted.points(RECOVERY_POINTS) == {("orders", 0): 2, ("orders", 1): 1}
+    assert hosted.points(LOG_STARTS) == {("orders", 0): 1}
     assert (hosted.data / CLEAN_STOP).exists()
 
 
@@ -150,10 +150,45 @@ async def test_points_are_written_only_when_they_moved(hosted: Hosted) -> None:
     await hosted.upkeep.look()
     await settle(hosted)
     await hosted.upkeep._save_recovery_points()
-    assert read_offsets(hosted.disk, path) == {("orders", 0): 2}
+    assert hosted.points(RECOVERY_POINTS) == {("orders", 0): 2}
     path.unlink()
     await hosted.upkeep._save_recovery_points()
     assert not path.exists()
+
+
+@pytest.mark.parametrize("opened", [True, False])
+async def test_a_topic_that_is_created_again_does_not_begin_where_the_old_one_did(
+    hosted: Hosted, opened: bool
+) -> None:
+    hosted.topic("orders", segment_bytes=150)
+    for value in "abcde":
+        hosted.put("orders", value)
+    hosted.partition("orders").trim(5)
+    await hosted.restart()
+    if opened:
+        hosted.partition("orders")
+    assert hosted.points(LOG_STARTS) == {("orders", 0): 5}
+    hosted.remove("orders")
+    hosted.topic("orders", segment_bytes=150)
+    hosted.put("orders", "new")
+    await hosted.restart(clean=False)  # before any point was written down again
+    partition = hosted.partition("orders")
+    assert (partition.log_start, contents(partition.log)) == (0, [(0, b"new")])
+    assert partition.log.recovery_point == 0
+
+
+async def test_points_of_topics_that_are_not_served_are_not_kept(hosted: Hosted) -> None:
+    hosted.topic("orders")
+    hosted.put("orders", "a")
+    hosted.partition("orders").trim(1)
+    await hosted.upkeep.stop()
+    hosted.host.close()
+    hosted._topics.clear()
+    hosted._begin()
+    hosted.upkeep._points_moved = hosted.upkeep._starts_moved = True
+    await hosted.upkeep._save_recovery_points()
+    await hosted.upkeep._save_log_starts()
+    assert (hosted.points(RECOVERY_POINTS), hosted.points(LOG_STARTS)) == ({}, {})
 
 
 async def test_a_deleted_topic_leaves_no_points(hosted: Hosted) -> None:
@@ -166,8 +201,8 @@ async def test_a_deleted_topic_leaves_no_points(hosted: Hosted) -> None:
     await hosted.upkeep.look()
     await hosted.upkeep._save_log_starts()
     await hosted.upkeep._save_recovery_points()
-    assert read_offsets(hosted.disk, hosted.data / LOG_STARTS) == {}
-    assert read_offsets(hosted.disk, hosted.data / RECOVERY_POINTS) == {}
+    assert hosted.points(LOG_STARTS) == {}
+    assert hosted.points(RECOVERY_POINTS) == {}
 
 
 # --- retention
