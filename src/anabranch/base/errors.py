@@ -61,6 +61,10 @@ class TooLarge(Invalid):
 class TelemetryTooLarge(TooLarge): ...
 
 
+class RecordListTooLarge(TooLarge):
+    """A batch that no segment of its log could hold."""
+
+
 class UnsupportedForFormat(Invalid):
     """Old message formats (magic 0 and 1) and unknown codecs."""
 

@@ -76,5 +76,11 @@ class Follower:
 
     def _swap(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
+        failures: list[Exception] = []
         for subscriber in tuple(self._subscribers):
-            subscriber(old, image)
+            try:
+                subscriber(old, image)
+            except Exception as error:  # noqa: BLE001  the others must hear of the image all the same
+                failures.append(error)
+        if failures:
+            raise failures[0]

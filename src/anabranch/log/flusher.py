@@ -97,7 +97,8 @@ class Flusher:
                     waiter.set_exception(error)
         finally:
             for _, waiter in waiting:
-                waiter.cancel()
+                if not waiter.done():
+                    waiter.set_exception(Unavailable(f"{opened.folder} is not served any more"))
             del self._waiting[opened], self._rounds[opened]
 
     async def _round(self, opened: LocalLog, up_to: int) -> None:

@@ -19,6 +19,7 @@ from anabranch.base.errors import (
     Corrupt,
     InvalidRecord,
     InvalidTimestamp,
+    RecordListTooLarge,
     TooLarge,
     UnsupportedCompression,
 )
@@ -59,9 +60,11 @@ def check(batch: memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
         _refuse_frame(header)
     if len(batch) > config.max_message_bytes:
         raise TooLarge(f"the batch is {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}")
+    if len(batch) > config.segment_bytes:
+        raise RecordListTooLarge(f"the batch is {len(batch)} bytes, segment.bytes is {config.segment_bytes}")
     if crc32c(batch[CRC_START:]) != header.crc:
         raise Corrupt("the batch does not match its checksum")
-    _check_fields(header, len(batch))
+    _check_fields(header, len(batch), config)
     if config.message_timestamp_type == "CreateTime":
         _check_timestamps(batch, header, config, now_ms)
     if "compact" in config.cleanup_policy:
@@ -82,7 +85,7 @@ def _refuse_frame(header: BatchHeader) -> NoReturn:
     raise InvalidRecord(_NOT_ONE_BATCH)  # cut short, or followed by something
 
 
-def _check_fields(header: BatchHeader, size: int) -> None:
+def _check_fields(header: BatchHeader, size: int, config: LogConfig) -> None:
     attributes = header.attributes
     if header.base_offset != 0:
         raise InvalidRecord(f"the base offset of a new batch is {header.base_offset}, it must be 0")
@@ -98,6 +101,8 @@ def _check_fields(header: BatchHeader, size: int) -> None:
         raise UnsupportedCompression(f"compression type {header.codec} is unknown")
     if not header.codec and header.count * LEAST_RECORD_BYTES > size - HEADER_SIZE:
         raise InvalidRecord(f"{header.count} records cannot be in {size - HEADER_SIZE} bytes")
+    if header.codec and header.count * LEAST_RECORD_BYTES > unpacked_limit(config):
+        raise InvalidRecord(f"{header.count} records are more than a batch may unpack to")
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidRecord(
             f"producer {header.producer_id} sent epoch {header.producer_epoch}, "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.base.errors import DiskFailed
+from anabranch.base.errors import DiskFailed, Unavailable
 from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.local_log import LocalLog
 from tests.support.crashing_disk import FailingDisk
@@ -174,7 +174,7 @@ async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: 
     await turns()
     flusher.forget(log)
     threads.let_go()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(Unavailable):
         await waiting
     assert log.recovery_point == 0
 

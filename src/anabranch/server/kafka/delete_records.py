@@ -45,5 +45,5 @@ def _delete(host: PartitionHost, topic: str, index: int, offset: int) -> Answer:
             raise PolicyViolation(f"cleanup.policy of topic {topic} does not allow records to be deleted")
         end = partition.high_watermark if offset == _HIGH_WATERMARK else offset
         return answer | {"low_watermark": partition.trim(end)}
-    except AnabranchError as error:
+    except (AnabranchError, OSError) as error:
         return answer | {"error_code": code_of(error)}

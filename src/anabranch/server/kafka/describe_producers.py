@@ -28,7 +28,7 @@ def _partition(host: PartitionHost, topic: str, index: int) -> Answer:
     answer: Answer = {"partition_index": index, "error_message": None, "active_producers": []}
     try:
         producers = host.partition(TopicName.from_kafka(topic), index).producers()
-    except AnabranchError as error:
+    except (AnabranchError, OSError) as error:
         return answer | {"error_code": code_of(error), "error_message": message_of(error)}
     return answer | {"active_producers": [_producer(producer) for producer in producers]}
 

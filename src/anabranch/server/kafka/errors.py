@@ -21,6 +21,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.InvalidRecord: ErrorCode.invalid_record,
     errors.InvalidTimestamp: ErrorCode.invalid_timestamp,
     errors.TooLarge: ErrorCode.message_too_large,
+    errors.RecordListTooLarge: ErrorCode.record_list_too_large,
     errors.TelemetryTooLarge: ErrorCode.telemetry_too_large,
     errors.UnsupportedForFormat: ErrorCode.unsupported_for_message_format,
     errors.UnsupportedCompression: ErrorCode.unsupported_compression_type,

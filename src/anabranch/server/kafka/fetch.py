@@ -35,14 +35,15 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting:
         session, wanted, whole = services.fetch_sessions.open(request, ctx.version)
     except AnabranchError as error:
         return write_fetched(ctx.version, code_of(error), NO_SESSION, ())
+    max_bytes = min(request.max_bytes, services.config.current.fetch.max_bytes, _MOST_BYTES)
     work = Fetch(
         ctx.version,
         services,
         session,
         wanted,
         whole=whole,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, services.config.current.fetch.max_bytes, _MOST_BYTES),
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
         isolation=Isolation.COMMITTED if request.isolation_level == 1 else Isolation.UNCOMMITTED,
     )
     work.look()

@@ -74,7 +74,7 @@ async def _look_up(topic: str, part: Any, request: Any, ctx: RequestContext) -> 
         partition.check_leader_epoch(part.current_leader_epoch)
         end = partition.log_end if request.replica_id != _CONSUMER else _visible_end(partition, isolation)
         return _answer(index, ErrorCode.none, await _offset_for(partition, timestamp, end))
-    except AnabranchError as error:
+    except (AnabranchError, OSError) as error:
         return _answer(index, code_of(error))
 
 

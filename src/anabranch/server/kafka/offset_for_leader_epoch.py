@@ -30,7 +30,7 @@ def _end(host: PartitionHost, topic: str, part: Any) -> Answer:
     try:
         partition = host.partition(topic, part.partition)
         partition.check_leader_epoch(part.current_leader_epoch)
-    except AnabranchError as error:
+    except (AnabranchError, OSError) as error:
         return answer | {"error_code": code_of(error)}
     known = part.leader_epoch <= partition.leader_epoch
     epoch, end = partition.epoch_end(part.leader_epoch) if known else _UNKNOWN

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Coroutine
+from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.base.errors import (
@@ -70,6 +71,14 @@ _FIRST_ADDED = 12
 _INTERNAL_CLIENT = "__admin_client"  # Kafka's name for those who may write to internal topics
 
 
+class _Unacknowledged(NamedTuple):
+    """An answer, `produced[i]`, that holds once `acknowledged` does."""
+
+    produced: list[Produced]
+    i: int
+    acknowledged: "asyncio.Future[None]"
+
+
 @api(0, versions=(3, 13), raw=True, advertise_from=0)
 def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
     found = ctx.peer.lanes.find(frame, at, ctx.version)
@@ -99,9 +108,9 @@ def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
             if target.partition is not None and records is not None and target.partition.is_heavy(records):
                 return _produce_slowly(request, _detached(topics), ctx)
     results: list[tuple[bytes, list[Produced]]] = []
-    waiting: list[asyncio.Future[None]] = []
+    waiting: list[_Unacknowledged] = []
     for name, targets in topics:
-        produced = []
+        produced: list[Produced] = []
         for target in targets:
             if target.partition is None or target.part.records is None:
                 produced.append(_refused(target.part.partition, target.error, target.message))
@@ -112,7 +121,7 @@ def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
                 produced.append(_failed(target.part.partition, error))
                 continue
             if appended.acknowledged is not None:
-                waiting.append(appended.acknowledged)
+                waiting.append(_Unacknowledged(produced, len(produced), appended.acknowledged))
             produced.append(_stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
     if waiting:
@@ -151,7 +160,9 @@ def _by_lane(
         return (write_produced(version, [(lane.name, [_failed(partition.index, error)])]),)
     if acknowledged is not None:
         stored = Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)
-        return _answer_later(lane.acks, version, [(lane.name, [stored])], [acknowledged])
+        produced = [stored]
+        unacknowledged = [_Unacknowledged(produced, 0, acknowledged)]
+        return _answer_later(lane.acks, version, [(lane.name, produced)], unacknowledged)
     placed = PLACED.pack(0, base_offset, append_time_ms, partition.log.log_start)
     return (lane.head + placed + lane.tail,)
 
@@ -203,14 +214,6 @@ def _lacks_transactional_id(request: ProduceRequest) -> bool:
     )
 
 
-def _all_refused(request: ProduceRequest) -> list[tuple[bytes, list[Produced]]]:
-    code = ErrorCode.transactional_id_authorization_failed
-    return [
-        (topic.name, [_refused(part.partition, code, None) for part in topic.partitions])
-        for topic in request.topics
-    ]
-
-
 def _stored(index: int, partition: Partition, appended: Appended) -> Produced:
     return Produced(index, 0, appended.base_offset, appended.append_time_ms, partition.log_start)
 
@@ -243,15 +246,13 @@ async def _answer_later(
     acks: int,
     version: int,
     results: list[tuple[bytes, list[Produced]]],
-    waiting: "list[asyncio.Future[None]]",
+    waiting: list[_Unacknowledged],
 ) -> Reply:
-    await asyncio.wait(waiting)
-    failed = next((f.exception() for f in waiting if f.exception() is not None), None)
-    if isinstance(failed, Exception):
-        results = [
-            (name, [one if one.error_code else _failed(one.partition, failed) for one in produced])
-            for name, produced in results
-        ]
+    for produced, i, acknowledged in waiting:
+        try:
+            await acknowledged
+        except (AnabranchError, OSError) as error:
+            produced[i] = _failed(produced[i].partition, error)
     return _answer(acks, version, results)
 
 

@@ -11,8 +11,7 @@ the schema's field names, written at the request's version by `wire.kafka.encode
 version lacks are dropped.  `throttle_time` and `error_code` may be left out: zero.  A handler that
 never waits is a plain function; one that does is a coroutine, and runs as a task.
 
-An error that belongs to the whole request is raised; `failure` of the registration, if given, turns
-it into an answer that carries its code, else the connection is closed, as Kafka does.
+An error that has no place in the answer is raised, and closes the connection, as Kafka does.
 
 Produce and Fetch are too hot for that: they register with `raw=True`, get the frame and the position
 of the body, and give back chunks, None when there is no answer, a `Waiting` that will have one, or a

@@ -31,7 +31,7 @@ from anabranch.wire.kafka.schema import (
     request_schema,
 )
 
-MAX_ITEMS = 250_000
+MAX_ITEMS = 50_000
 
 _ZEROS = {"bool": False, "float64": 0.0, "string": "", "bytes": b"", "records": None, "uuid": None}
 

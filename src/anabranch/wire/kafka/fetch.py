@@ -10,7 +10,7 @@ v13       topics by id
 
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from anabranch.base.errors import Corrupt
@@ -68,7 +68,7 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
     """The request whose body starts at `at`.  Corrupt if the bytes are not one."""
     layout = _HEADS[15 if version >= 15 else 7 if version >= 7 else 4]
     try:
-        head = layout.unpack_from(frame, at)
+        head: Any = layout.unpack_from(frame, at)
         cursor = Cursor(frame, at + layout.size)
         topics = [_asked_topic(cursor, version) for _ in range(_count(cursor, version))]
         forgotten = []
@@ -76,9 +76,8 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
             forgotten = [_forgotten_topic(cursor, version) for _ in range(_count(cursor, version))]
     except struct.error as error:
         raise Corrupt(f"not a fetch request of version {version}: {error}") from error
-    if version < 7:
-        return FetchRequest(*head, 0, -1, topics, forgotten)
-    return FetchRequest(*head, topics, forgotten)
+    wait_ms, least, most, isolation, session_id, epoch = head if version >= 7 else (*head, 0, -1)
+    return FetchRequest(wait_ms, least, most, isolation, session_id, epoch, topics, forgotten)
 
 
 def _count(cursor: Cursor, version: int) -> int:

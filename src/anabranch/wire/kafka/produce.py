@@ -78,6 +78,13 @@ def _cut(frame: memoryview, at: int, size: int) -> memoryview:
     return frame[at : at + size]
 
 
+def _spend(items: int, more: int) -> int:
+    """How many topics and partitions there are with `more` of them.  Corrupt if that cannot be."""
+    if more < 0 or items + more > MAX_ITEMS:
+        raise Corrupt(f"a produce request claims {more} more topics or partitions after {items}")
+    return items + more
+
+
 def _read_legacy(frame: memoryview, at: int) -> ProduceRequest:
     (size,) = _SHORT.unpack_from(frame, at)
     at += 2
@@ -89,16 +96,14 @@ def _read_legacy(frame: memoryview, at: int) -> ProduceRequest:
     (topic_count,) = _INT.unpack_from(frame, at + 6)
     at += 10
     topics = []
-    items = topic_count
+    items = _spend(0, topic_count)
     for _ in range(topic_count):
         (size,) = _SHORT.unpack_from(frame, at)
         name = bytes(_cut(frame, at + 2, size))
         at += 2 + size
         (partition_count,) = _INT.unpack_from(frame, at)
         at += 4
-        items += partition_count
-        if items > MAX_ITEMS:
-            raise Corrupt(f"a produce request claims {items} topics and partitions")
+        items = _spend(items, partition_count)
         partitions = []
         for _ in range(partition_count):
             index, size = _TWO_INTS.unpack_from(frame, at)
@@ -149,7 +154,7 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> ProduceRequest:
     acks, timeout_ms = _ACKS.unpack_from(frame, at)
     topic_count, at = read_varint(frame, at + 6)
     topics = []
-    items = topic_count
+    items = _spend(0, topic_count)
     for _ in range(topic_count - 1):
         if version >= 13:
             size = 16
@@ -158,9 +163,7 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> ProduceRequest:
             size -= 1
         name = bytes(_cut(frame, at, size))
         partition_count, at = read_varint(frame, at + size)
-        items += partition_count
-        if items > MAX_ITEMS:
-            raise Corrupt(f"a produce request claims {items} topics and partitions")
+        items = _spend(items, partition_count)
         partitions = []
         for _ in range(partition_count - 1):
             (index,) = _INT.unpack_from(frame, at)
