@@ -16,6 +16,7 @@ offset that comes next: sequential readers need neither index nor scan.
 
 import os
 from bisect import bisect_right
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -75,6 +76,7 @@ class LocalLog:
         self.config = config
         self.segments = state.segments
         self._bases = [segment.base_offset for segment in state.segments]
+        assert all(base < following for base, following in pairwise(self._bases)), "one file, two segments"
         self.log_start = state.log_start
         self.log_end = state.log_end
         self.recovery_point = state.recovery_point
@@ -162,6 +164,7 @@ class LocalLog:
     def roll(self) -> Segment:
         """Seal the active segment and start the next one."""
         sealed = self.segments[-1]
+        assert self.log_end > sealed.base_offset, "an empty segment is not sealed: the next has its name"
         sealed.seal()
         producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
         segment = Segment.create(self._disk, self.folder, self.log_end, self.config)

@@ -74,7 +74,8 @@ def open_log(
     first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
     if first_doubtful < len(segments):
         recovered = _recover(segments, first_doubtful, epochs, config)
-        if len(recovered) < len(segments):  # compaction may have been there, so nothing is added to it
+        if len(recovered) < len(segments) and recovered[-1].size:
+            # Compaction may have been in the last one, so nothing is added to it.
             recovered.append(Segment.create(disk, folder, recovered[-1].end_offset, config))
         segments = recovered
     start = max(log_start, segments[0].base_offset)

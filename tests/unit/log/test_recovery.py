@@ -111,6 +111,22 @@ def test_what_follows_damage_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in sorted(tmp_path.glob("*.log"))] == [f"{o:020d}.log" for o in (0, 4)]
 
 
+def test_a_segment_that_is_damaged_from_its_start_is_there_once(tmp_path: Path) -> None:
+    """Two Segments of one file: dropping one would take what is written to the other along."""
+    written(tmp_path, 6, segment_bytes=200)
+    damaged = sorted(tmp_path.glob("*.log"))[1]
+    damaged.write_bytes(bytes(len(damaged.read_bytes())))
+    log = recovered(tmp_path, segment_bytes=200)
+    assert [segment.base_offset for segment in log.segments] == [0, 4]
+    assert contents(log) == [*expected(2), (4, b"next")]
+    log.advance_start(4)
+    log.drop(log.segments[:1])
+    put(log, records("more"))
+    crash(log)
+    again = open_log_in(tmp_path, clean=False, log_start=4)
+    assert contents(again) == [(4, b"next"), (5, b"more")]
+
+
 def test_only_what_lies_beyond_the_recovery_point_is_read_again(tmp_path: Path) -> None:
     written(tmp_path, 6, segment_bytes=200)
     first = sorted(tmp_path.glob("*.log"))[0]
