@@ -145,3 +145,17 @@ def test_the_topic_s_codec(target: str, codec: int) -> None:
 
 def test_as_the_producer_sent_it() -> None:
     assert not needs_transform(read_header(records("a", codec=1)), LogConfig())
+
+
+def test_a_batch_that_no_segment_can_hold() -> None:
+    large = records("a" * 5000)
+    with pytest.raises(errors.RecordListTooLarge):
+        checked(large, segment_bytes=4096)
+    checked(large, segment_bytes=len(large))
+
+
+def test_a_packed_batch_cannot_claim_more_records_than_it_may_unpack_to() -> None:
+    batch = records("a", "b", codec=4)
+    struct.pack_into(">i", batch, 23, (1 << 31) - 2)
+    with pytest.raises(errors.InvalidRecord):
+        checked(patched(57, ">i", (1 << 31) - 1, batch))

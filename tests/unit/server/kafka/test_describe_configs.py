@@ -133,3 +133,12 @@ async def test_an_error_is_the_resources(
     assert complaint in bad.error_message
     assert (bad.resource_type, bad.resource_name, bad.configs) == (resource_type, name, ())
     assert [entry.name for entry in good.configs] == ["segment.ms"]
+
+
+async def test_a_resource_named_often_is_described_once(broker: Broker) -> None:
+    module = import_module("kio.schema.describe_configs.v4.request")
+    asked = module.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name="orders", configuration_keys=None
+    )
+    answer = await broker.ask(module.DescribeConfigsRequest(resources=(asked,) * 3))
+    assert [result.resource_name for result in answer.results] == ["orders"]

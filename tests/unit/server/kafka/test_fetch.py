@@ -189,6 +189,9 @@ async def test_at_once_when_there_is_enough(served: Served) -> None:
     for wait in (0, -1, -(2**31)):
         assert served.fetch([("t", 0, 1)], min_bytes=size, max_wait=wait).sizes == {T0: 0}
     served.fetch([], min_bytes=10, max_wait=HOUR_MS)
+    served.fetch(
+        [("t", 0, 0)], min_bytes=size * 10, max_bytes=size, max_wait=HOUR_MS
+    )  # least is never above most
     assert watchers(served) == 0
 
 
