@@ -19,6 +19,7 @@ import errno
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -80,7 +81,11 @@ class File:
                 raise OSError(errno.EBADF, "the file is closed", str(self.path))
             # One that had something in it and is gone now was taken away, and is not made anew.
             create = 0 if self.size else os.O_CREAT
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | create, 0o644)
+            try:
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | create, 0o644)
+            except OSError as error:
+                _refuse_if_full(error, f"no room on the disk for {self.path}")
+                raise
             self._handles.opened(self)
         else:
             self._handles.used(self)
@@ -98,8 +103,7 @@ class File:
                     written += os.pwrite(fd, view[written:], at + written)
         except OSError as error:
             os.ftruncate(fd, at)
-            if error.errno in _FULL:
-                raise DiskFull(f"no room on the disk for {len(data)} bytes in {self.path}") from error
+            _refuse_if_full(error, f"no room on the disk for {len(data)} bytes in {self.path}")
             raise
         self.size = at + len(data)
         return at
@@ -279,21 +283,14 @@ class DirectDisk:
         With `sync` it is durable on return; without, a crash of the machine may undo it.
         """
         beside = path.with_name(path.name + ".tmp")
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            if sync:
-                os.fsync(fd)
+            _write_new(beside, data, sync=sync)
+            os.rename(beside, path)
         except OSError as error:
-            self.remove(beside)  # it takes room that others need
-            if error.errno in _FULL:
-                raise DiskFull(f"no room on the disk for {path}") from error
+            with suppress(OSError):
+                os.unlink(beside)  # it takes room that others need
+            _refuse_if_full(error, f"no room on the disk for {path}")
             raise
-        finally:
-            os.close(fd)
-        os.rename(beside, path)
         if sync:
             self.sync_dir(path.parent)
 
@@ -304,3 +301,20 @@ class DirectDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def _write_new(path: Path, data: bytes, *, sync: bool) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _refuse_if_full(error: OSError, message: str) -> None:
+    if error.errno in _FULL:
+        raise DiskFull(message) from error

@@ -77,7 +77,7 @@ class LeaderEpochs:
         self._save()
 
     def settle(self) -> None:
-        """Save what could not be saved before.  DiskFull if it still cannot."""
+        """Save what could not be saved before.  DiskFull or OSError if it still cannot."""
         if self._unsaved:
             write_pairs(
                 self._disk, self._path, list(zip(self._epochs, self._starts, strict=True)), sync=False
@@ -88,5 +88,5 @@ class LeaderEpochs:
         self._unsaved = True
         try:
             self.settle()
-        except DiskFull as error:  # no reason to refuse an append, whose batch carries its epoch
+        except (DiskFull, OSError) as error:  # no reason to refuse an append, whose batch carries its epoch
             log.warning("%s", error)

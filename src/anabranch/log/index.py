@@ -87,8 +87,8 @@ class MappedIndex:
     def truncate(self, entries: int) -> None:
         if entries < self.entries or not self.is_whole:
             self._unmap()
-            self._open().truncate(entries * self._entry.size)
             self.entries = entries
+            self._open().truncate(entries * self._entry.size)
 
     def rename(self, path: Path) -> None:
         if self._disk.exists(self._path):

@@ -98,7 +98,10 @@ class LocalLog:
     # --- writing
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> int:
-        """Give `batch` the next offsets and write it.  Its base offset."""
+        """Give `batch` the next offsets and write it.  Its base offset.
+
+        If it raises, nothing was written: what follows the write only notes what the batch says anyway.
+        """
         base = self.log_end
         last = base + header.last_offset_delta
         segment = self.segments[-1]
@@ -109,10 +112,10 @@ class LocalLog:
         place(batch, base, leader_epoch)
         segment.append(batch, last, header.max_timestamp)
         self.log_end = last + 1
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, base)
         if header.producer_id >= 0:
             self.note_producer(segment, batch, header, base)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
         return base
 
     def note_producer(

@@ -44,12 +44,12 @@ class Place(NamedTuple):
 class Segment:
     __slots__ = (
         "_aborted",
-        "_aborted_unsaved",
         "_bytes_since_index",
         "_disk",
         "_interval_bytes",
         "_max_timestamp",
         "_reserved",
+        "_unsaved",
         "base_offset",
         "end_offset",
         "file",
@@ -81,8 +81,8 @@ class Segment:
         if not self.file.size:
             self._max_timestamp = (NO_TIMESTAMP, base_offset)
         self._aborted: list[AbortedTransaction] | None = None
+        self._unsaved: list[AbortedTransaction] = []  # those of them that are not in the file yet
         self._reserved = False  # room was taken that `seal` gives back
-        self._aborted_unsaved = False
 
     @classmethod
     def create(cls, disk: Disk, folder: Path, base_offset: int, config: LogConfig) -> "Segment":
@@ -156,11 +156,17 @@ class Segment:
 
     def append(self, batch: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int) -> None:
         """Add one batch.  DiskFull, and nothing changed, if it does not fit."""
+        latest = self._max_timestamp
+        if latest is None:
+            latest = self._latest()
+        first_timestamp, entries = self.first_timestamp, self.offset_index.entries
         position = self.file.append(batch)
         try:
             self.note(position, len(batch), last_offset, max_timestamp)
-        except OSError:
-            self.file.truncate(position)  # or the next batch would lie behind one that nobody knows of
+        except BaseException:  # or the next batch would lie behind one that nobody knows of
+            self.file.truncate(position)
+            self._max_timestamp, self.first_timestamp = latest, first_timestamp
+            self.offset_index.truncate(entries)
             raise
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
@@ -199,7 +205,7 @@ class Segment:
         """Forget the aborted transactions, before the markers are read again."""
         self._disk.remove(segment_file(self.folder, self.base_offset, TXN_INDEX))
         self._aborted = []
-        self._aborted_unsaved = False
+        self._unsaved.clear()
 
     def has_room(self, size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` may be added."""
@@ -212,7 +218,7 @@ class Segment:
 
     def seal(self) -> None:
         """Nothing will be appended any more: complete the time index."""
-        if self._aborted_unsaved:
+        if self._unsaved:
             self._save_aborted()
         if self._reserved:
             self.file.truncate(self.size)
@@ -231,28 +237,35 @@ class Segment:
         self.end_offset = end_offset
         if self._max_timestamp is not None and self._max_timestamp[1] >= end_offset:
             self._max_timestamp = self._scan_latest()
-        if self._aborted is not None:
-            self._aborted = [entry for entry in self._aborted if entry.last_offset < end_offset]
+        kept = [entry for entry in self.aborted() if entry.last_offset < end_offset]
+        if len(kept) < len(self.aborted()):
+            self._aborted = kept
             self._save_aborted()
 
     # --- aborted transactions whose marker is in here
 
     def aborted(self) -> list[AbortedTransaction]:
         if self._aborted is None:
-            self._aborted = transactions.read(self._disk, self.folder, self.base_offset)
+            self._aborted = transactions.read(self._disk, self.folder, self.base_offset) + self._unsaved
         return self._aborted
 
     def add_aborted(self, entry: AbortedTransaction) -> None:
-        """List a transaction.  On a full disk it is kept in memory and saved when the segment is sealed."""
-        self.aborted().append(entry)
+        """List a transaction.  What cannot be written is kept, and written with the next, or when sealed."""
+        if self._aborted is not None:
+            self._aborted.append(entry)
+        self._unsaved.append(entry)
         try:
-            transactions.append(self._disk, self.folder, self.base_offset, entry)
-        except DiskFull:
-            self._aborted_unsaved = True
+            if len(self._unsaved) == 1:
+                transactions.append(self._disk, self.folder, self.base_offset, entry)
+                self._unsaved.clear()
+            else:
+                self._save_aborted()
+        except (DiskFull, OSError) as error:  # its marker is in the log, which is what counts
+            log.warning("%s", error)
 
     def _save_aborted(self) -> None:
         transactions.write(self._disk, self.folder, self.base_offset, self.aborted())
-        self._aborted_unsaved = False
+        self._unsaved.clear()
 
     # --- reading
 

@@ -1,9 +1,10 @@
 """Files on a real disk: bounded descriptors, appends that are all or nothing, replacements likewise."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,24 @@ def test_a_replacement_that_does_not_fit_leaves_the_old_content(tmp_path: Path) 
     assert os.listdir(tmp_path) == ["checkpoint"], "what was begun takes room that is needed"
     disk.write_whole(path, b"new", sync=False)
     assert disk.read_whole(path) == b"new"
+
+
+@pytest.mark.parametrize("step", ["open", "rename"])
+def test_no_room_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    disk, path = DirectDisk(), tmp_path / "checkpoint"
+    disk.write_whole(path, b"old")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, step, refuse)
+    with pytest.raises(DiskFull, match="no room"):
+        disk.write_whole(path, b"new")
+    with pytest.raises(DiskFull, match="no room") if step == "open" else nullcontext():
+        disk.open(tmp_path / "another").append(b"a")
+    monkeypatch.undo()
+    assert path.read_bytes() == b"old"
+    assert "checkpoint.tmp" not in os.listdir(tmp_path)
 
 
 # --- what is not there

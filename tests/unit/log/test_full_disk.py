@@ -4,14 +4,14 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from anabranch.base.errors import DiskFull
 from tests.support.crashing_disk import FailingDisk
-from tests.support.logs import batches, contents, crash, fill, open_log_in, put, records
+from tests.support.logs import batches, contents, crash, fill, marker, open_log_in, put, records
 
 
 @contextmanager
@@ -25,6 +25,17 @@ def file_size_limit(size: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Files that are open stay so, no other can be opened."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_half_a_batch_is_never_left_behind(tmp_path: Path) -> None:
@@ -89,6 +100,46 @@ def test_old_segments_can_go_when_there_is_no_room(tmp_path: Path) -> None:
     assert contents(log) == [(4, b"e"), (5, b"f")]
     for segment in dropped:
         segment.remove(".deleted")
+
+
+def test_what_is_in_the_log_is_acknowledged_and_its_producer_known(tmp_path: Path) -> None:
+    """The epoch's file cannot be written; telling the producer that would have it send the batch again."""
+    log = open_log_in(tmp_path)
+    with no_descriptors():
+        assert put(log, records("a", producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=5) == 0
+    known = log.producers.get(7)
+    assert known is not None
+    assert known.last_sequence == 0
+    log.close()
+    assert open_log_in(tmp_path).epochs.epoch_of(0) == 5, "saved when that was possible again"
+
+
+def test_aborted_transactions_are_listed_in_order_however_late_they_are_saved(tmp_path: Path) -> None:
+    fields = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    log = open_log_in(tmp_path)
+    expected = []
+    for producer, may_open in ((1, True), (2, False), (3, False), (4, True), (5, False)):
+        first = put(log, records("a", producer_id=producer, **fields))
+        with nullcontext() if may_open else no_descriptors():
+            put(log, marker(producer, commit=False))
+        expected.append((producer, first))
+    assert [(e.producer_id, e.first_offset) for e in log.aborted_between(0, log.log_end)] == expected
+    log.close()
+    again = open_log_in(tmp_path)
+    assert [(e.producer_id, e.first_offset) for e in again.aborted_between(0, again.log_end)] == expected
+
+
+def test_a_list_of_aborted_transactions_that_cannot_be_read_yet(tmp_path: Path) -> None:
+    fields = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    log = open_log_in(tmp_path)
+    put(log, records("a", producer_id=1, **fields))
+    put(log, marker(1, commit=False))
+    log.close()
+    log = open_log_in(tmp_path)
+    put(log, records("a", producer_id=2, **fields))
+    with no_descriptors():
+        put(log, marker(2, commit=False))
+    assert [e.producer_id for e in log.aborted_between(0, log.log_end)] == [1, 2]
 
 
 def test_a_sparse_index_is_still_right(tmp_path: Path) -> None:

@@ -17,10 +17,49 @@ from tests.support.logs import START_MS, a_disk, contents, fill, open_log_in, pu
 def segment_of(folder: Path, *sizes: int, config: LogConfig | None = None, max_open: int = 100) -> Segment:
     made = Segment.create(a_disk(max_open), folder, 0, config or LogConfig())
     for offset, size in enumerate(sizes):
-        batch = records("x" * size)
+        batch = records("x" * size, timestamp=START_MS + offset)
         place(batch, offset, 0)
         made.append(batch, offset, START_MS + offset)
     return made
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        ("_find_latest", Corrupt("the time index is damaged")),
+        ("offset_index", OSError(errno.EMFILE, "too many")),
+        ("time_index", OSError(errno.EMFILE, "too many")),
+        ("time_index", RuntimeError("a mistake of ours")),
+    ],
+)
+def test_a_batch_that_cannot_be_noted_was_never_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, error: Exception
+) -> None:
+    made = segment_of(tmp_path, 1, 50, config=LogConfig(index_interval_bytes=0))
+    if part == "_find_latest":
+        made._max_timestamp = None  # as after a clean start
+    before = made.file.path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        if part == "_find_latest":
+            patch.setattr(Segment, part, fail)
+        else:
+            kind = type(getattr(made, part))
+            patch.setattr(kind, "append" if part == "offset_index" else "maybe_append", fail)
+        batch = records(*"abc", timestamp=START_MS + 9999)
+        place(batch, 2, 0)
+        with pytest.raises(type(error)):
+            made.append(batch, 4, START_MS + 9999)
+    assert made.file.path.read_bytes() == before
+    assert (made.end_offset, made.max_timestamp) == (2, START_MS + 1)
+    batch = records("d")
+    place(batch, 2, 0)
+    made.append(batch, 2, START_MS + 2)
+    assert (made.end_offset, made.max_timestamp, made.offset_of_max_timestamp) == (3, START_MS + 2, 2)
+    assert [made.offset_index.entry(i)[0] for i in range(made.offset_index.entries)] == [1, 2]
 
 
 @pytest.mark.parametrize("piece", [61, 100, 128, 1000, 4 << 20])
