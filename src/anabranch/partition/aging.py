@@ -6,6 +6,9 @@ last one and at those that are due, and at no others, be there ten or ten thousa
 
 Logs that nobody has opened age too.  After the start, and when their topic's configuration changes,
 they are glanced at from outside (`log/glance.py`); one from which something is to go is opened.
+
+A log that fails is tried again later, and later each time; the others do not wait for it.  On a full
+disk that is what frees room at all: a log that would have to roll first cannot be trimmed then.
 """
 
 import asyncio
@@ -16,10 +19,12 @@ from pathlib import Path
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
+from anabranch.base.errors import AnabranchError
 from anabranch.log.config import LogConfig
 from anabranch.log.glance import Glance, glance
 from anabranch.log.retention import judge
 from anabranch.log.segment import Segment
+from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
 from anabranch.partition.folders import partition_folder
 from anabranch.partition.host import PartitionHost, ServedTopic
@@ -31,6 +36,9 @@ SLICE = 32
 """Partitions between two yields to the loop."""
 
 _BREATH_S = 0.01  # between two slices of glances, which are Python in a thread and hold the GIL
+
+_FIRST_RETRY_MS = 15_000
+_MOST_RETRY_MS = 300_000
 
 Place = tuple[ServedTopic, int]
 
@@ -44,6 +52,7 @@ class Aging:
         self._touched: set[Partition] = set()
         self._due: DueTimes[Partition | Place] = DueTimes()
         self._configs: dict[ServedTopic, LogConfig] = {}
+        self._backoff: Backoff[Partition | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
         self._warned: set[Partition] = set()
         self.on_dropped: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
         self.on_glance: Callable[[ServedTopic, int, Glance], None] = lambda topic, index, seen: None
@@ -56,26 +65,40 @@ class Aging:
         self._touched.discard(partition)
         self._warned.discard(partition)
         self._due.cancel(partition)
+        self._backoff.worked(partition)
 
     async def round(self) -> None:
         """Drop everything that is to go by now."""
         await self._glance_at(self._unopened_with_news())
-        due = self._due.pop(self._clock.now_ms())
-        partitions = self._touched
+        places = dict.fromkeys(self._due.pop(self._clock.now_ms())) | dict.fromkeys(self._touched)
         self._touched = set()
-        for i, place in enumerate(due):
-            partition = self._opened(place)
-            if partition is not None:
-                partitions.add(partition)
-            if i % SLICE == SLICE - 1:
-                await asyncio.sleep(0)
-        for i, partition in enumerate(partitions):
-            if not partition.retired:
-                self._check(partition)
+        for i, place in enumerate(places):
+            self._see_to(place)
             if i % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
 
     # --- one log
+
+    def _see_to(self, place: "Partition | Place") -> None:
+        try:
+            partition = self._opened(place)
+            if partition is not None and not partition.retired:
+                self._check(partition)
+        except (AnabranchError, OSError) as error:
+            self._failed(place, error)
+        else:
+            self._backoff.worked(place)
+
+    def _failed(self, place: "Partition | Place", error: Exception) -> None:
+        retry_ms = self._backoff.failed(place)
+        self._due.at(place, self._clock.now_ms() + retry_ms)
+        log.error("%s: retention failed, next try in %d s: %s", self._folder(place), retry_ms // 1000, error)
+
+    def _folder(self, place: "Partition | Place") -> Path:
+        if isinstance(place, Partition):
+            return place.log.folder
+        topic, index = place
+        return partition_folder(self._host.data, topic.name, index)
 
     def _check(self, partition: Partition) -> None:
         opened = partition.log
@@ -142,7 +165,7 @@ class Aging:
             part = places[i : i + SLICE]
             asked = [
                 (
-                    partition_folder(self._host.data, topic.name, index),
+                    self._folder((topic, index)),
                     topic.config,
                     starts.get(topic.key(index), 0),
                     self._clock.now_ms(),
@@ -153,7 +176,11 @@ class Aging:
                 self._threads, _glance_at_all, self._disk, asked
             )
             for (topic, index), seen in zip(part, found, strict=True):
-                if seen is not None and topic.partitions[index] is None:
+                if topic.partitions[index] is not None:
+                    continue
+                if isinstance(seen, Exception):
+                    self._failed((topic, index), seen)
+                elif seen is not None:
                     self._seen(topic, index, seen)
             if i + SLICE < len(places):
                 await asyncio.sleep(_BREATH_S)
@@ -174,6 +201,14 @@ class Aging:
         return self._host.partition_of(topic, index) if served else None
 
 
-def _glance_at_all(disk: Disk, asked: list[tuple[Path, LogConfig, int, int]]) -> list[Glance | None]:
-    """Runs in a thread."""
-    return [glance(disk, *each) for each in asked]
+def _glance_at_all(
+    disk: Disk, asked: list[tuple[Path, LogConfig, int, int]]
+) -> list[Glance | AnabranchError | OSError | None]:
+    """What each of them looks like, or why that cannot be said.  Runs in a thread."""
+    found: list[Glance | AnabranchError | OSError | None] = []
+    for each in asked:
+        try:
+            found.append(glance(disk, *each))
+        except (AnabranchError, OSError) as error:
+            found.append(error)
+    return found

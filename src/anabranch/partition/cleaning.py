@@ -23,6 +23,7 @@ from anabranch.log.compaction_plan import Plan, first_dirty_of, plan
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
+from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
 from anabranch.partition.folders import encode_id
 from anabranch.partition.host import PartitionHost, ServedTopic
@@ -48,7 +49,7 @@ class Cleaning:
         self._keys: dict[Partition, TopicPartition] = {}
         self._candidates: set[Partition] = set()
         self._due: DueTimes[Partition | Place] = DueTimes()
-        self._failures: dict[Partition, int] = {}
+        self._backoff: Backoff[Partition | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
         self._unreadable: dict[Partition, int] = {}  # batches that were said to be
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self.on_replaced: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
@@ -60,7 +61,7 @@ class Cleaning:
 
     def touched(self, partition: Partition) -> None:
         """Something was appended or configured."""
-        if COMPACT in partition.config.cleanup_policy and partition not in self._failures:
+        if COMPACT in partition.config.cleanup_policy and partition not in self._backoff:
             self._candidates.add(partition)
 
     def glanced(self, topic: ServedTopic, index: int, seen: Glance) -> None:
@@ -72,7 +73,7 @@ class Cleaning:
     def forget(self, partition: Partition) -> None:
         """The partition is no more."""
         self._candidates.discard(partition)
-        self._failures.pop(partition, None)
+        self._backoff.worked(partition)
         self._unreadable.pop(partition, None)
         self._due.cancel(partition)
         key = self._keys.pop(partition, None)
@@ -108,16 +109,28 @@ class Cleaning:
     def _dirtiest(self, count: int) -> list[tuple[Partition, Plan]]:
         """At most `count` logs that are due; the others that are stay candidates."""
         for place in self._due.pop(self._clock.now_ms()):
-            partition = self._open(place)
+            try:
+                partition = self._open(place)
+            except (AnabranchError, OSError) as error:
+                self._failed(place, error)
+                continue
+            if partition is not place:
+                self._backoff.worked(place)
             if partition is not None:
                 self._candidates.add(partition)
         due: list[tuple[Partition, Plan]] = []
         for partition in self._candidates - self._running.keys():
-            planned = self._plan(partition)
+            try:
+                planned = self._plan(partition)
+            except (AnabranchError, OSError) as error:
+                self._candidates.discard(partition)
+                self._failed(partition, error)
+                continue
             if planned is not None and planned.is_due:
                 due.append((partition, planned))
                 continue
             self._candidates.discard(partition)
+            self._backoff.worked(partition)
             if planned is not None and planned.next_ms is not None:
                 self._due.at(partition, planned.next_ms)
         due.sort(key=lambda each: each[1].dirty_ratio, reverse=True)
@@ -151,18 +164,20 @@ class Cleaning:
         except (AnabranchError, OSError) as error:
             self._failed(partition, error)
             return
-        self._failures.pop(partition, None)
+        self._backoff.worked(partition)
         self._say(partition, summary, self._clock.monotonic() - started)
         if partition in self._keys:
             self._points[self._keys[partition]] = summary.cleaned_to
             self._candidates.add(partition)
-            await self.save_points()
+            try:
+                await self.save_points()
+            except (AnabranchError, OSError) as error:  # after a restart it is cleaned again
+                log.warning("%s", error)
 
-    def _failed(self, partition: Partition, error: Exception) -> None:
+    def _failed(self, place: Partition | Place, error: Exception) -> None:
         """Try again, later each time."""
-        failures = self._failures[partition] = self._failures.get(partition, 0) + 1
-        retry_ms = min(_FIRST_RETRY_MS << min(failures - 1, 16), _MOST_RETRY_MS)
-        self._due.at(partition, self._clock.now_ms() + retry_ms)
+        retry_ms = self._backoff.failed(place)
+        self._due.at(place, self._clock.now_ms() + retry_ms)
         log.error("%s, next try in %d s", error, retry_ms // 1000)
 
     async def save_points(self) -> None:

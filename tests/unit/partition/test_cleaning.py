@@ -1,16 +1,23 @@
 """Which logs are compacted when, and what becomes of one that cannot be."""
 
 import asyncio
+import errno
 from collections.abc import AsyncGenerator, AsyncIterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from anabranch.base.errors import Corrupt
 from anabranch.log.checkpoints import CLEANER_POINTS
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job
+from anabranch.log.compaction_plan import Plan, plan
 from anabranch.log.config_broker import CleanerConfig
+from anabranch.log.segment import Segment
+from anabranch.partition import cleaning as cleaning_module
+from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
 from tests.support.compaction import keyed, worker_here
 from tests.support.hosted import Hosted
@@ -199,6 +206,55 @@ async def test_a_log_that_cannot_be_cleaned_waits_longer_each_time(
     hosted.clock.advance(3_600_000)
     await hosted.upkeep._clean()
     assert len(values(partition)) == 10
+
+
+async def test_one_log_that_cannot_be_judged_does_not_keep_the_others(
+    hosted: Hosted, workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosted.topic("table", 3, cleanup_policy=("compact",))
+    partitions = [dirty(hosted, "table", index) for index in range(3)]
+    await hosted.upkeep.look()
+    broken = partitions[1].log.segments
+
+    def refuse(segments: list[Segment], *rest: Any, **named: Any) -> Plan:
+        if segments is broken:
+            raise Corrupt("a segment ends inside a batch header")
+        return plan(segments, *rest, **named)
+
+    monkeypatch.setattr(cleaning_module, "plan", refuse)
+    for _ in range(3):
+        await hosted.upkeep._clean()
+    assert [len(values(partition)) for partition in partitions] == [10, 30, 10]
+    assert caplog.text.count("inside a batch header") == 1
+    monkeypatch.undo()
+    hosted.clock.advance(15_000)
+    await hosted.upkeep._clean()
+    assert len(values(partitions[1])) == 10
+
+
+async def test_a_log_that_cannot_be_opened_is_tried_again(
+    hosted: Hosted, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.topic("table", 3, cleanup_policy=("compact",))
+    for index in range(3):
+        dirty(hosted, "table", index)
+    await hosted.restart()
+    use(hosted, workers)
+    partition_of = PartitionHost.partition_of
+
+    def refuse(self: PartitionHost, topic: ServedTopic, index: int) -> Partition:
+        if index == 0:
+            raise OSError(errno.EMFILE, "too many open files")
+        return partition_of(self, topic, index)
+
+    monkeypatch.setattr(PartitionHost, "partition_of", refuse)
+    await hosted.upkeep._aging.round()
+    await hosted.upkeep._clean()
+    assert sorted(Path(job.folder).name for job in workers.jobs) == ["table-1", "table-2"]
+    monkeypatch.undo()
+    hosted.clock.advance(15_000)
+    await hosted.upkeep._clean()
+    assert len(values(hosted.partition("table"))) == 10
 
 
 async def test_a_deleted_topic_stops_its_cleaning(hosted: Hosted, workers: Workers) -> None:

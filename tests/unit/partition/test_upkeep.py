@@ -4,14 +4,22 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from anabranch.base.errors import DiskFailed
+from anabranch.base.disk import Disk
+from anabranch.base.errors import DiskFailed, DiskFull
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from anabranch.log.config_broker import ProducerStateConfig
+from anabranch.log.glance import Glance, glance
+from anabranch.log.local_log import LocalLog
+from anabranch.log.segment import Segment
+from anabranch.partition import aging as aging_module
 from anabranch.partition import upkeep as upkeep_module
 from anabranch.partition.folders import CLEAN_STOP
+from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.partition import Partition
 from tests.support.crashing_disk import FailingDisk
 from tests.support.hosted import Hosted
 from tests.support.logs import contents, records
@@ -274,6 +282,71 @@ async def test_logs_that_nobody_opened_age_too(hosted: Hosted) -> None:
     await hosted.upkeep._aging.round()
     await hosted.upkeep._aging.round()
     assert hosted.partition("young").log_start == 1
+
+
+async def test_one_log_that_cannot_be_trimmed_does_not_keep_the_others(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a full disk no segment can be rolled, and the room is with the logs that can be trimmed."""
+    hosted.topic("orders", 6, segment_bytes=150, retention_ms=HOUR_MS)
+    for index in range(6):
+        for value in "abc":
+            hosted.put("orders", value, index=index)
+    await hosted.restart()
+    failing = {hosted.partition("orders", index).log for index in (0, 1)}
+    await hosted.upkeep.look()
+    await hosted.upkeep._aging.round()
+    hosted.clock.advance(HOUR_MS + 1)
+    drop, is_full = LocalLog.drop, True
+    partition_of = PartitionHost.partition_of
+
+    def refuse(self: LocalLog, dropped: list[Segment]) -> None:
+        if is_full and self in failing:
+            raise DiskFull("no room to roll")
+        drop(self, dropped)
+
+    def refuse_to_open(self: PartitionHost, topic: ServedTopic, index: int) -> Partition:
+        if is_full and index == 2:
+            raise OSError(errno.EMFILE, "too many open files")
+        return partition_of(self, topic, index)
+
+    monkeypatch.setattr(LocalLog, "drop", refuse)
+    monkeypatch.setattr(PartitionHost, "partition_of", refuse_to_open)
+    await hosted.upkeep._aging.round()
+    assert [hosted.partition("orders", index).log_start for index in (3, 4, 5)] == [3, 3, 3]
+    assert caplog.text.count("no room to roll") == 2
+    assert caplog.text.count("too many open files") == 1
+    is_full = False
+    await hosted.upkeep._aging.round()
+    assert [len(opened.segments) for opened in failing] == [2, 2], "left alone for a while"
+    hosted.clock.advance(60_000)
+    await hosted.upkeep._aging.round()
+    assert [len(opened.segments) for opened in failing] == [1, 1]
+    assert hosted.partition("orders", 2).log_start == 3
+
+
+async def test_one_log_that_cannot_be_glanced_at_does_not_keep_the_others(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.topic("orders", 3, segment_bytes=150, retention_ms=HOUR_MS)
+    for index in range(3):
+        for value in "abc":
+            hosted.put("orders", value, index=index)
+    await hosted.restart()
+    hosted.clock.advance(HOUR_MS + 1)
+
+    def refuse(disk: Disk, folder: Path, *rest: Any) -> Glance | None:
+        if folder.name == "orders-1":
+            raise OSError(errno.EIO, "broken")
+        return glance(disk, folder, *rest)
+
+    monkeypatch.setattr(aging_module, "glance", refuse)
+    await hosted.upkeep._aging.round()
+    assert sorted(partition.index for _, partition in hosted.host.open_partitions()) == [0, 2]
+    monkeypatch.undo()
+    hosted.clock.advance(60_000)
+    await hosted.upkeep._aging.round()
+    assert hosted.partition("orders", 1).log_start == 3
 
 
 async def test_a_timestamp_in_the_future_is_said_once(
