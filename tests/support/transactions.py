@@ -185,7 +185,9 @@ class Transacting:
     def committed(self, topic: str, index: int) -> list[str]:
         """What a reader of committed records sees, which leaves out those of the aborted list itself."""
         partition = self.host.partition(topic, index)
-        aborted = sorted(partition.aborted(0, Isolation.COMMITTED) or (), key=lambda one: one.first_offset)
+        part = partition.read(0, READ_BYTES, Isolation.COMMITTED, whole_first=True)
+        listed = partition.aborted(0, Isolation.COMMITTED, part) or ()
+        aborted = sorted(listed, key=lambda one: one.first_offset)
         leaving_out: set[int] = set()
         seen: list[str] = []
         for header, batch in self._batches(topic, index, Isolation.COMMITTED):

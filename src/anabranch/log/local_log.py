@@ -15,8 +15,9 @@ offset that comes next: sequential readers need neither index nor scan.
 """
 
 import os
-from bisect import bisect_right
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from itertools import islice, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -37,6 +38,7 @@ from anabranch.records.control import read_marker
 from anabranch.records.record import iter_records
 
 _MAX_MARKS = 64
+_marker_of = attrgetter("last_offset")
 
 
 class LogState(NamedTuple):
@@ -250,13 +252,22 @@ class LocalLog:
         found = segment.find(segment.offset_of_max_timestamp)
         return None if found is None else (segment, found)
 
+    def end_of(self, part: FileRange) -> int:
+        """The offset after the batches of `part`, which was just read; the log's end if that is not known."""
+        stop = part.position + part.size
+        for offset, (segment, position) in reversed(self._marks.items()):
+            if position == stop and segment.file is part.file:
+                return offset
+        return self.log_end
+
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start`..`end`."""
         i = max(0, bisect_right(self._bases, start) - 1)
         found: list[AbortedTransaction] = []
         for segment in self.segments[i:]:
-            for entry in segment.aborted():
-                if entry.last_offset >= start and entry.first_offset < end:
+            entries = segment.aborted()  # in the order of their markers
+            for entry in islice(entries, bisect_left(entries, start, key=_marker_of), None):
+                if entry.first_offset < end:
                     found.append(entry)
                 if entry.last_stable_offset >= end:
                     return found

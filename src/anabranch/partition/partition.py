@@ -204,11 +204,13 @@ class Partition:
         limit = self._hw.offset if isolation == Isolation.UNCOMMITTED else self.last_stable
         return self.log.read(offset, max_bytes, limit, whole_first=whole_first)
 
-    def aborted(self, offset: int, isolation: Isolation) -> list[AbortedTransaction] | None:
-        """Transactions that a committed reader from `offset` must leave out."""
+    def aborted(
+        self, offset: int, isolation: Isolation, records: FileRange | None
+    ) -> list[AbortedTransaction] | None:
+        """Transactions that a committed reader from `offset` must leave out of the `records` it gets."""
         if isolation == Isolation.UNCOMMITTED:
             return None
-        return self.log.aborted_between(offset, self.last_stable)
+        return [] if records is None else self.log.aborted_between(offset, self.log.end_of(records))
 
     async def offset_for_time(self, timestamp_ms: int) -> TimestampAndOffset | None:
         found = self.log.batch_at_time(timestamp_ms)

@@ -14,7 +14,7 @@ from anabranch.groups.transaction_markers import End
 from anabranch.groups.transaction_records import State, encode_key, encode_value
 from anabranch.groups.transactions import LAST_EPOCH
 from anabranch.partition.partition import Partition
-from anabranch.partition.partition_log import Appended
+from anabranch.partition.partition_log import Appended, Isolation
 from anabranch.records.control import Marker
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import records
@@ -270,3 +270,20 @@ async def test_records_outside_of_an_open_transaction_are_refused(node: Transact
     plain = records("x", producer_id=me.producer_id, producer_epoch=me.epoch, base_sequence=1)
     with pytest.raises(InvalidTransactionState):
         node.host.partition(*OUT).append(memoryview(plain), -1)
+
+
+async def test_readers_are_told_of_aborts_in_what_they_get(node: Transacting) -> None:
+    me = await node.introduce(ID)
+    for number in range(50):
+        await node.write(ID, me, OUT, f"{number}")
+        await node.end(ID, me, commit=False)
+    partition = node.host.partition(*OUT)
+    for start in (0, 1, 40):
+        part = partition.read(start, 1000, Isolation.COMMITTED, whole_first=True)
+        assert part is not None
+        end = partition.log.end_of(part)
+        assert start < end < start + 30
+        listed = partition.aborted(start, Isolation.COMMITTED, part) or []
+        assert [one.first_offset for one in listed] == list(range(start - start % 2, end, 2))
+    assert partition.aborted(100, Isolation.COMMITTED, None) == []
+    assert partition.aborted(0, Isolation.UNCOMMITTED, part) is None

@@ -153,7 +153,7 @@ class Fetch:
             self._isolation,
             whole_first=left == self._max_bytes,
         )
-        aborted = partition.aborted(wanted.fetch_offset, self._isolation)
+        aborted = partition.aborted(wanted.fetch_offset, self._isolation, records)
         return Fetched(
             wanted.index,
             0,
