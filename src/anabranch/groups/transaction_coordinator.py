@@ -209,14 +209,14 @@ class TransactionCoordinator:
     async def _load(self, index: int) -> None:
         try:
             await self._runtime.load(index)
-        except AnabranchError as error:
+        except (AnabranchError, OSError) as error:
             log.warning("the transactions of partition %d cannot be served: %s", index, error)
 
     async def _each_shard(self, work: Callable[[TransactionShard, int], Awaitable[None]]) -> None:
         for shard in self._runtime.shards():
             try:
                 await work(shard, self._clock.now_ms())
-            except AnabranchError as error:
+            except (AnabranchError, OSError) as error:
                 log.warning("transactions of shard %d are looked at later: %s", shard.index, error)
 
     async def _look_after(self, shard: TransactionShard, now_ms: int) -> None:
