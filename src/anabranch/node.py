@@ -17,7 +17,6 @@ from typing import Any
 from anabranch.base.clock import SystemClock
 from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
-from anabranch.base.errors import DiskFull
 from anabranch.base.network import TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
@@ -141,19 +140,9 @@ class Node:
         self._transactions.close()
         self._groups.close()
         await self._producer_ids.close()
-        self._host.close(clean=await self._made_durable())
+        self._host.close(clean=await self._upkeep.stop())
         await self._store.close()
         self._lock.release()
-
-
-    async def _made_durable(self) -> bool:
-        """Whether all that a quick start relies on is on the disk."""
-        try:
-            await self._upkeep.stop()
-        except DiskFull as error:
-            log.warning("the next start will have to recover the logs: %s", error)
-            return False
-        return True
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

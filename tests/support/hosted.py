@@ -59,8 +59,7 @@ class Hosted:
 
     async def restart(self, *, clean: bool = True) -> None:
         if clean:
-            await self.upkeep.stop()
-            self.host.close()
+            self.host.close(clean=await self.upkeep.stop())
         else:
             self.kill()
         self._begin()
@@ -71,6 +70,7 @@ class Hosted:
                 segment.close()
         release(self.disk)
         self.upkeep._threads.shutdown()
+        self.upkeep._saving_thread.shutdown()
         self.upkeep._syncing_threads.shutdown()
 
     def topic(self, name: str, partitions: int = 1, **config: Any) -> str:

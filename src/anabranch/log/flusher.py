@@ -5,7 +5,10 @@
                        recovery_point = 10      recovery_point = 15
 
 A sync covers what the log holds when it starts.  The thread that does it gets descriptors and a
-path, never the log.  A sealed segment is synced with its indexes, the active one without them: after
+path, never the log.  Descriptors are duplicated for it, so as many logs as there are threads have their
+turn at a time, each with a few segments: ten thousand logs may be flushed at once, as a stop does.
+
+A sealed segment is synced with its indexes, the active one without them: after
 a crash the last segment is read whole anyway.  A segment that is synced for the first time has its
 name made durable too.
 
@@ -23,8 +26,11 @@ from functools import partial
 from anabranch.base.disk import Disk
 from anabranch.base.errors import DiskFailed, Unavailable
 from anabranch.log.local_log import LocalLog
+from anabranch.log.segment import Segment
 
 log = logging.getLogger(__name__)
+
+_SEGMENTS_A_ROUND = 12  # of up to four files each
 
 Sync = Callable[[], None]
 Waiting = list[tuple[int, "asyncio.Future[None]"]]
@@ -36,9 +42,10 @@ def is_due(opened: LocalLog) -> bool:
 
 
 class Flusher:
-    def __init__(self, disk: Disk, threads: Executor) -> None:
+    def __init__(self, disk: Disk, threads: Executor, at_a_time: int) -> None:
         self._disk = disk
         self._threads = threads
+        self._turns = asyncio.Semaphore(at_a_time)
         self._waiting: dict[LocalLog, Waiting] = {}
         self._rounds: dict[LocalLog, asyncio.Task[None]] = {}
         self._named: dict[LocalLog, int] = {}  # the newest segment whose name is durable
@@ -82,7 +89,8 @@ class Flusher:
         """Sync until nobody waits any more."""
         try:
             while waiting:
-                await self._round(opened, max(up_to for up_to, _ in waiting))
+                async with self._turns:
+                    await self._round(opened, max(up_to for up_to, _ in waiting))
                 for up_to, waiter in waiting:
                     if waiter.done():
                         continue
@@ -102,11 +110,20 @@ class Flusher:
             del self._waiting[opened], self._rounds[opened]
 
     async def _round(self, opened: LocalLog, up_to: int) -> None:
-        """One sync of all that the log holds now; of the sealed segments alone if that will do."""
+        """One sync of all that the log holds now; of the sealed segments alone if that will do.
+
+        Of many segments it is the oldest few, the rest is for the rounds after this one.
+        """
         newest = opened.active.base_offset
         end = newest if up_to <= newest else opened.log_end
         epoch = opened.epochs.latest
-        syncs = self._syncs(opened, end)
+        segments = [
+            s for s in opened.segments if s.end_offset > opened.recovery_point and s.base_offset < end
+        ]
+        if len(segments) > _SEGMENTS_A_ROUND:
+            del segments[_SEGMENTS_A_ROUND:]
+            end = segments[-1].end_offset
+        syncs = self._syncs(opened, segments)
         if self._named.get(opened) != newest:
             syncs += [
                 partial(self._disk.sync_dir, folder) for folder in (opened.folder, opened.folder.parent)
@@ -127,12 +144,11 @@ class Flusher:
         self.on_failure(opened, failed)
         return failed
 
-    def _syncs(self, opened: LocalLog, end: int) -> list[Sync]:
+    def _syncs(self, opened: LocalLog, segments: list[Segment]) -> list[Sync]:
         syncs: list[Sync] = []
         try:
-            for segment in opened.segments:
-                if segment.end_offset > opened.recovery_point and segment.base_offset < end:
-                    syncs += segment.syncers(indexes=segment is not opened.active)
+            for segment in segments:
+                syncs += segment.syncers(indexes=segment is not opened.active)
         except OSError as error:  # no descriptor to be had: nothing is lost, and nothing is safe
             self._threads.submit(_sync_all, syncs)
             raise Unavailable(f"{opened.folder} could not be synced: {error}") from error

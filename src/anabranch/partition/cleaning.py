@@ -39,11 +39,14 @@ Place = tuple[ServedTopic, int]
 
 
 class Cleaning:
-    def __init__(self, host: PartitionHost, disk: Disk, clock: Clock, threads: Executor) -> None:
+    def __init__(
+        self, host: PartitionHost, disk: Disk, clock: Clock, threads: Executor, saving: Executor
+    ) -> None:
+        """`saving` is a single thread: two logs may be done at the same time."""
         self._host = host
         self._disk = disk
         self._clock = clock
-        self._threads = threads
+        self._saving = saving
         self._cleaner = Cleaner(disk, threads)
         self._points = read_offsets(disk, host.data / CLEANER_POINTS)
         self._keys: dict[Partition, TopicPartition] = {}
@@ -185,7 +188,7 @@ class Cleaning:
         self._points = {key: offset for key, offset in self._points.items() if key[0] in served}
         path = self._host.data / CLEANER_POINTS
         await asyncio.get_running_loop().run_in_executor(
-            self._threads, write_offsets, self._disk, path, dict(self._points)
+            self._saving, write_offsets, self._disk, path, dict(self._points)
         )
 
     def _open(self, place: Partition | Place) -> Partition | None:

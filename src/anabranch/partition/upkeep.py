@@ -81,15 +81,17 @@ class Upkeep:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="upkeep")
         syncing = max(_SYNCING_THREADS, config.current.upkeep.recovery_threads_per_data_dir)
         self._syncing_threads = ThreadPoolExecutor(syncing, thread_name_prefix="sync")
+        # One: no checkpoint is written twice at a time, and the last one to be asked for is what stays.
+        self._saving_thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._touched: set[Partition] = set()
         self._prompt: dict[Partition, int] = {}  # flush.ms of the logs that have one
         self._flush_due: DueTimes[Partition] = DueTimes()
         self._syncing: dict[Partition, asyncio.Task[None]] = {}
         self._points_moved = self._starts_moved = False
-        self.flusher = Flusher(disk, self._syncing_threads)
+        self.flusher = Flusher(disk, self._syncing_threads, syncing)
         self._removal = Removal(disk, clock, self._threads)
         self._aging = Aging(host, disk, clock, self._threads)
-        self._cleaning = Cleaning(host, disk, clock, self._threads)
+        self._cleaning = Cleaning(host, disk, clock, self._threads, self._saving_thread)
         self._aging.on_dropped = self._dropped
         self._aging.on_glance = self._cleaning.glanced
         self._cleaning.on_replaced = self._dropped
@@ -123,31 +125,42 @@ class Upkeep:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def stop(self) -> None:
-        """Make every log durable and write down that it is.  DiskFailed, and nothing, if that failed.
+    async def stop(self) -> bool:
+        """Make every log durable and write down that it is; whether every log is.
 
-        DiskFull if the logs are durable, but there is no room to say so.
+        DiskFailed if one may have lost records.
         """
         try:
-            await self._settle()
+            durable = await self._flush_all()
+            if self.flusher.has_failed:
+                raise DiskFailed("a log may have lost records, the stop is not a clean one")
+            self._points_moved = self._starts_moved = True
+            for save in (self._save_recovery_points, self._save_log_starts):
+                try:
+                    await save()
+                except (AnabranchError, OSError) as error:
+                    log.warning("the next start does not know it: %s", error)
+            await asyncio.gather(*self._syncing.values())
+            return durable
         finally:
             self._syncing_threads.shutdown()
             self._threads.shutdown()
+            self._saving_thread.shutdown()
 
-    async def _settle(self) -> None:
-        await asyncio.gather(
-            *(
-                self.flusher.flush(partition.log, partition.log_end)
-                for _, partition in self._host.open_partitions()
-                if partition.log_end > partition.log.recovery_point
-            )
-        )
-        if self.flusher.has_failed:
-            raise DiskFailed("a log may have lost records, the stop is not a clean one")
-        self._points_moved = self._starts_moved = True
-        await self._save_recovery_points()
-        await self._save_log_starts()
-        await asyncio.gather(*self._syncing.values())
+    async def _flush_all(self) -> bool:
+        flushes = [
+            self.flusher.flush(partition.log, partition.log_end)
+            for _, partition in self._host.open_partitions()
+            if partition.log_end > partition.log.recovery_point
+        ]
+        durable = True
+        for result in await asyncio.gather(*flushes, return_exceptions=True):
+            if isinstance(result, Unavailable):
+                log.warning("%s", result)
+                durable = False
+            elif result is not None:
+                raise result
+        return durable
 
     # --- what the host tells
 
@@ -256,7 +269,7 @@ class Upkeep:
     async def _save(self, name: str, points: dict[TopicPartition, int]) -> None:
         path = self._host.data / name
         await asyncio.get_running_loop().run_in_executor(
-            self._threads, write_offsets, self._disk, path, points
+            self._saving_thread, write_offsets, self._disk, path, points
         )
 
     async def _clean(self) -> None:

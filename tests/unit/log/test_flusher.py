@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.base.disk import File
 from anabranch.base.errors import DiskFailed, Unavailable
 from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.local_log import LocalLog
@@ -69,7 +70,7 @@ async def test_the_recovery_point_is_what_was_synced(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     fill(log, "abc")
     await flusher.flush(log, 2)
     assert log.recovery_point == 3, "a sync covers all there is"
@@ -80,7 +81,7 @@ async def test_the_recovery_point_is_what_was_synced(
 
 
 async def test_waiters_share_a_sync(log: LocalLog, disk: FailingDisk, threads: HeldThreads) -> None:
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     fill(log, "ab")
     first = [asyncio.create_task(flusher.flush(log, 1 + i % 2)) for i in range(10)]
     await turns()
@@ -105,7 +106,7 @@ async def test_sealed_segments_alone_if_that_will_do(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     fill(log, "ab")
     log.roll()
     fill(log, "c")
@@ -122,7 +123,7 @@ async def test_a_failed_sync_is_final(
 ) -> None:
     threads.let_go(100)
     told: list[LocalLog] = []
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     flusher.on_failure = lambda failed, error: told.append(failed)
     fill(log, "a")
     disk.sync_error = OSError(number, "broken")
@@ -141,7 +142,7 @@ async def test_other_logs_are_not_affected(
     tmp_path: Path, log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     other = open_log_in(tmp_path / "other", disk=disk)
     fill(log, "a")
     fill(other, "a")
@@ -156,7 +157,7 @@ async def test_other_logs_are_not_affected(
 async def test_a_waiter_that_gives_up_harms_nobody(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     fill(log, "a")
     leaves = asyncio.create_task(flusher.flush(log, 1))
     stays = asyncio.create_task(flusher.flush(log, 1))
@@ -168,7 +169,7 @@ async def test_a_waiter_that_gives_up_harms_nobody(
 
 
 async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: HeldThreads) -> None:
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     fill(log, "a")
     waiting = asyncio.create_task(flusher.flush(log, 1))
     await turns()
@@ -182,7 +183,7 @@ async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: 
 async def test_a_new_leader_makes_a_running_sync_worthless(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
-    flusher = Flusher(disk, threads)
+    flusher = Flusher(disk, threads, 2)
     fill(log, "a")
     waiting = asyncio.create_task(flusher.flush(log, 1))
     await turns()
@@ -193,6 +194,54 @@ async def test_a_new_leader_makes_a_running_sync_worthless(
     threads.let_go()
     await waiting
     assert log.recovery_point == 1
+
+
+class CountingDisk(FailingDisk):
+    """Knows how many descriptors are held for syncs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = self.most_held = 0
+
+    def open(self, path: Path) -> File:
+        disk = self
+
+        class Counted(File):
+            def syncer(self) -> Callable[[], None]:
+                sync = super().syncer()
+                disk.held += 1
+                disk.most_held = max(disk.most_held, disk.held)
+
+                def counted() -> None:
+                    sync()
+                    disk.held -= 1
+
+                return counted
+
+        return Counted(path, self.size(path), self.handles)
+
+
+async def test_descriptors_are_taken_for_as_many_logs_as_are_synced_at_a_time(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    logs = [open_log_in(tmp_path / str(i), disk=disk) for i in range(40)]
+    for log in logs:
+        fill(log, "a")
+    with ThreadPoolExecutor(1) as threads:
+        flusher = Flusher(disk, threads, 3)
+        await asyncio.gather(*(flusher.flush(log, 1) for log in logs))
+    assert [log.recovery_point for log in logs] == [1] * 40
+    assert disk.most_held <= 3
+
+
+async def test_a_log_of_many_segments_is_synced_a_few_at_a_time(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    log = open_log_in(tmp_path, disk=disk, segment_bytes=80)
+    fill(log, [str(i) for i in range(100)])
+    assert len(log.segments) == 100
+    with ThreadPoolExecutor(1) as threads:
+        await Flusher(disk, threads, 2).flush(log, 100)
+    assert log.recovery_point == 100
+    assert disk.most_held <= 48
 
 
 def test_flush_messages(tmp_path: Path) -> None:

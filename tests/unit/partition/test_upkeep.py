@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,60 @@ async def test_a_clean_stop_makes_everything_durable_and_says_so(hosted: Hosted)
     assert hosted.points(RECOVERY_POINTS) == {("orders", 0): 2, ("orders", 1): 1}
     assert hosted.points(LOG_STARTS) == {("orders", 0): 1}
     assert (hosted.data / CLEAN_STOP).exists()
+
+
+async def test_checkpoints_that_cannot_be_written_do_not_keep_it_from_stopping(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosted.topic("orders")
+    partition = hosted.put("orders", "a")
+    assert isinstance(hosted.disk, FailingDisk)
+    hosted.disk.room_bytes = 0
+    assert await hosted.upkeep.stop(), "every log is durable"
+    assert partition.log.recovery_point == 1
+    assert caplog.text.count("no room") == 2
+
+
+async def test_a_log_that_cannot_be_synced_now_makes_a_stop_unclean(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosted.topic("orders", 3)
+    partitions = [hosted.put("orders", "a", index=index) for index in range(3)]
+
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    dup = os.dup
+    refused = partitions[1].log.active.file.fileno()
+    monkeypatch.setattr(os, "dup", lambda fd: refuse() if fd == refused else dup(fd))
+    assert not await hosted.upkeep.stop()
+    assert [partition.log.recovery_point for partition in partitions] == [1, 0, 1]
+    assert "too many open files" in caplog.text
+
+
+async def test_checkpoints_are_saved_one_after_the_other(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The round that a stop cancels goes on in its thread, and would write the same file beside the last."""
+    hosted.topic("orders")
+    hosted.put("orders", "a")
+    running, most, gate = 0, 0, threading.Event()
+
+    def save(*_: object) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        gate.wait(5)
+        running -= 1
+
+    monkeypatch.setattr(upkeep_module, "write_offsets", save)
+    hosted.upkeep._points_moved = True
+    cut_off = asyncio.create_task(hosted.upkeep._save_recovery_points())
+    await asyncio.sleep(0)
+    cut_off.cancel()
+    asyncio.get_running_loop().call_later(0.05, gate.set)
+    await hosted.upkeep.stop()
+    assert most == 1
 
 
 async def test_log_starts_and_records_are_there_after_a_restart(hosted: Hosted) -> None:
