@@ -20,6 +20,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional
 
+from anabranch.records.batch import CRC_START, crc_of
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
 from anabranch.server.kafka.registry import load_apis
@@ -136,7 +137,12 @@ class Corpus:
             for i in range(chance.randrange(1, 5))
         ]
         producer = chance.choice([{}, {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}])
-        return bytes(build_batch(records, codec=chance.randrange(5), **producer))
+        batch = build_batch(records, codec=chance.randrange(5), **producer)
+        if chance.random() < 0.3:  # damage behind a checksum that fits
+            for _ in range(chance.randrange(1, 4)):
+                batch[chance.randrange(CRC_START, len(batch))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+            struct.pack_into(">I", batch, CRC_START - 4, crc_of(batch))
+        return bytes(batch)
 
     # --- and as they should not be
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from anabranch.base.network import Chunk, FileRange
-from anabranch.wire.kafka.fetch import Fetched, write_fetched
+from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
 from anabranch.wire.kafka.produce import Produced, RecordError, read_produce, write_produced
 from anabranch.wire.kafka.schema import ErrorCode, request_schema, response_schema
 from tests.unit.records.strategies import seeded
@@ -91,6 +91,37 @@ def append_time_of(part: Any) -> int:
 
 
 # --- fetch
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@seeded(60)
+@given(data=st.data())
+def test_fetch_requests_are_read_as_kio_wrote_them(version: int, data: st.DataObject) -> None:
+    entity = data.draw(entity_of(request_schema(FETCH, version)))
+    got = read_fetch(memoryview(b"head" + written(entity)), 4, version)
+    assert got.max_wait_ms == plain(entity.max_wait)
+    told = (got.min_bytes, got.max_bytes, got.isolation_level)
+    assert told == (entity.min_bytes, entity.max_bytes, entity.isolation_level)
+    session = (entity.session_id, entity.session_epoch) if version >= 7 else (0, -1)
+    assert (got.session_id, got.session_epoch) == session
+    for topic, meant in zip(got.topics, entity.topics, strict=True):
+        assert topic.topic == key_of(meant, version)
+        for part, wanted in zip(topic.partitions, meant.partitions, strict=True):
+            assert (part.partition, part.fetch_offset) == (wanted.partition, wanted.fetch_offset)
+            assert part.partition_max_bytes == wanted.partition_max_bytes
+            assert part.current_leader_epoch == (wanted.current_leader_epoch if version >= 9 else -1)
+            assert part.last_fetched_epoch == (wanted.last_fetched_epoch if version >= 12 else -1)
+    forgotten = entity.forgotten_topics_data if version >= 7 else ()
+    assert [(t.topic, tuple(t.partitions)) for t in got.forgotten] == [
+        (key_of(t, version), t.partitions) for t in forgotten
+    ]
+
+
+def key_of(topic: Any, version: int) -> str | UUID:
+    if version >= BY_ID:
+        return topic.topic_id or UUID(int=0)
+    name: str = topic.topic
+    return name
 
 
 class Records:

@@ -1,4 +1,4 @@
-"""Produce requests that lie: Corrupt is the only error, memory and time follow what is there."""
+"""Produce and fetch requests that lie: Corrupt is the only error, memory and time follow what is there."""
 
 import struct
 import time
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.base.errors import Corrupt
 from anabranch.wire.kafka.encoder import uvarint
+from anabranch.wire.kafka.fetch import read_fetch
 from anabranch.wire.kafka.produce import read_produce
 from anabranch.wire.kafka.schema import request_schema
 from tests.unit.records.strategies import seeded
@@ -18,6 +19,8 @@ from tests.wire.kafka_messages import FEW, entity_of, written
 from tests.wire.test_kafka_schema_hostile import LIES
 
 VERSIONS = range(3, 14)
+FETCH_VERSIONS = range(4, 19)
+MANY = 4_000_000
 HEAD = {3: b"\xff\xff" + struct.pack(">hi", 1, 1000), 9: b"\0" + struct.pack(">hi", 1, 1000)}
 HUGE = (1 << 31) - 1
 
@@ -48,6 +51,70 @@ def test_a_mangled_request_is_read_or_corrupt(version: int, data: st.DataObject)
         assert size <= len(body)
 
 
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@FEW
+@given(data=st.data())
+def test_a_fetch_cut_short_before_its_end_is_corrupt(version: int, data: st.DataObject) -> None:
+    schema = request_schema(1, version)
+    body = written(data.draw(entity_of(schema)))
+    for end in range(len(body)):
+        with suppress(Corrupt):
+            got = read_fetch(memoryview(body)[:end], 0, version)
+            # What stands behind the partitions, the rack and tags, is nothing to us.
+            assert got == read_fetch(memoryview(body), 0, version)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@seeded(40)
+@given(data=st.data())
+def test_a_mangled_fetch_is_read_or_corrupt(version: int, data: st.DataObject) -> None:
+    body = bytearray(written(data.draw(entity_of(request_schema(1, version)))))
+    for _ in range(4):
+        at = data.draw(st.integers(0, len(body)))
+        lie = data.draw(st.sampled_from(LIES))
+        body[at : at + len(lie)] = lie
+    with suppress(Corrupt):
+        read_fetch(memoryview(body), 0, version)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@seeded(40)
+@given(noise=st.binary(max_size=300), at=st.integers(0, 310))
+def test_noise_instead_of_a_fetch(version: int, noise: bytes, at: int) -> None:
+    with suppress(Corrupt):
+        read_fetch(memoryview(noise), at, version)
+
+
+FETCH_HEAD = struct.pack(">iiiibii", -1, 0, 1, 1 << 20, 0, 0, -1)
+FETCH_LIARS = {
+    "topics that are not there": (7, FETCH_HEAD + struct.pack(">i", HUGE)),
+    "partitions that are not there": (
+        7,
+        FETCH_HEAD + struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", HUGE),
+    ),
+    "null topics": (7, FETCH_HEAD + struct.pack(">i", -1)),
+    "a name of negative length": (7, FETCH_HEAD + struct.pack(">ih", 1, -7)),
+    "compact topics that are not there": (12, FETCH_HEAD + uvarint(HUGE)),
+    "a compact name that is not there": (12, FETCH_HEAD + b"\2" + uvarint(1 << 34)),
+    "millions of empty topics": (7, FETCH_HEAD + struct.pack(">i", MANY) + bytes(6 * MANY)),
+    "millions of empty compact topics": (12, FETCH_HEAD + uvarint(MANY + 1) + b"\1\1\0" * MANY),
+    "millions of tags": (12, FETCH_HEAD + b"\2\1\1" + uvarint(MANY) + bytes(2 * MANY)),
+}
+
+
+@pytest.mark.parametrize(("version", "body"), FETCH_LIARS.values(), ids=FETCH_LIARS)
+def test_claims_of_a_fetch_cost_neither_memory_nor_time(version: int, body: bytes) -> None:
+    tracemalloc.start()
+    began = time.process_time()
+    try:
+        with pytest.raises(Corrupt):
+            read_fetch(memoryview(body), 0, version)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - began < 0.5
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @seeded(40)
 @given(noise=st.binary(max_size=300), at=st.integers(0, 310))
@@ -64,7 +131,6 @@ def flexible(*parts: bytes) -> bytes:
     return HEAD[9] + b"".join(parts)
 
 
-MANY = 4_000_000
 LIARS = {
     "topics that are not there": (3, legacy(struct.pack(">i", HUGE))),
     "partitions that are not there": (3, legacy(struct.pack(">ih", 1, 1), b"t", struct.pack(">i", HUGE))),
