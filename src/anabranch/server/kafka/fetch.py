@@ -4,7 +4,9 @@ Versions 4 to 18; `fetch_sessions` explains the session id and epoch of 7 and la
 records are ranges of log files (`wire/kafka/fetch.py`); they are never read here.
 
 A fetch answers at once when it has `min_bytes`, when `max_wait` is 0, or when there is an error to
-tell.  Else it waits to be woken by one of its partitions or by its deadline, and looks again.
+tell.  Else it waits to be woken by one of its partitions or by its deadline, and looks again: at what has
+moved, and at everything once that is enough, so that a fetch of thousands of partitions costs those who
+write to one of them no more than a fetch of one.
 
 Byte limits (KIP-74): each partition gives at most its own and what is left of the request's; only the
 first batch of the whole answer may exceed them, so that a consumer always makes progress.
@@ -12,10 +14,12 @@ first batch of the whole answer may exceed them, so that a consumer always makes
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
 from anabranch.base.network import Chunk
+from anabranch.base.waiters import Waiter
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
@@ -64,6 +68,7 @@ class Fetch:
         "_loop",
         "_max_bytes",
         "_min_bytes",
+        "_moved",
         "_partitions",
         "_scheduled",
         "_services",
@@ -213,29 +218,59 @@ class Fetch:
         self.answered: Deferred = self._loop.create_future()
         self.answered.add_done_callback(self._leave)
         self._deadline = self._loop.call_later(seconds, self.expire)
-        self._watched = self._partitions
-        for partition in self._watched:
-            partition.wait(self._wake)
+        self._moved: set[int] = set()
+        self._watched: list[tuple[Partition, Waiter]] = [
+            (partition, partial(self._wake, i)) for i, partition in enumerate(self._partitions)
+        ]
+        for partition, waiter in self._watched:
+            partition.wait(waiter)
 
-    def _wake(self) -> None:
+    def _wake(self, i: int) -> None:
         """A partition has moved on.  Several may in one turn of the loop: look once, afterwards."""
+        self._moved.add(i)
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
         self._scheduled = False
-        if not self.answered.done():
+        moved, self._moved = self._moved, set()
+        if self.answered.done():
+            return
+        try:
+            if len(moved) < len(self._wanted):
+                self._look_at(moved)
+                if not self.is_satisfied:
+                    return
             self.look()
             if self.is_satisfied:
                 self.answered.set_result(self.answer())
+        except Exception as error:  # noqa: BLE001  whoever waits for the answer must hear of it
+            self.answered.set_exception(error)
+
+    def _look_at(self, moved: set[int]) -> None:
+        """Read some partitions again; the others gave what they gave at the last look."""
+        for i in moved:
+            before = self._found[i].size_bytes
+            left = self._max_bytes - self._size + before
+            try:
+                one = self._read(self._watched[i][0], self._wanted[i], left)
+            except (AnabranchError, OSError):
+                self._failed = True
+                return
+            self._found[i] = one
+            self._size += one.size_bytes - before
 
     def expire(self) -> None:
-        if not self.answered.done():
+        if self.answered.done():
+            return
+        try:
             self.look()
             self.answered.set_result(self.answer())
+        except Exception as error:  # noqa: BLE001  as above
+            self.answered.set_exception(error)
 
     def _leave(self, _: Deferred) -> None:
         self._deadline.cancel()
-        for partition in self._watched:
-            partition.stop_waiting(self._wake)
+        for partition, waiter in self._watched:
+            partition.stop_waiting(waiter)

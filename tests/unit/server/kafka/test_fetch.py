@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.partition.partition import Partition
 from anabranch.records.batch import read_header
 from anabranch.server.kafka.fetch import Fetch
 from anabranch.wire.kafka.schema import ErrorCode
@@ -234,6 +235,48 @@ async def test_many_records_in_one_turn_are_looked_at_once(
     fill(served, 1, *[10] * 50)
     await answer_of(served, work)
     assert looks == 2
+
+
+async def test_a_wide_fetch_looks_at_what_has_moved(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.topic("wide", partitions=200)
+    wanted = [("wide", index, 0) for index in range(200)]
+    work = waiting(served, wanted, min_bytes=1000)
+    reads: list[int] = []
+    read = Partition.read
+
+    def counted(self: Partition, *arguments: Any, **named: Any) -> Any:
+        reads.append(self.index)
+        return read(self, *arguments, **named)
+
+    monkeypatch.setattr(Partition, "read", counted)
+    sizes = fill(served, 7, 100, topic="wide")
+    await turns()
+    sizes += fill(served, 7, 100, topic="wide") + fill(served, 9, 100, topic="wide")
+    await turns()
+    assert not work.answered.done()
+    assert sorted(reads) == [7, 7, 9]
+    while sum(sizes) < 1000:
+        sizes += fill(served, 50, 100, topic="wide")
+    answer = await answer_of(served, work)
+    assert sum(answer.sizes.values()) == sum(sizes)
+    assert len(answer.parts) == 200
+
+
+async def test_what_goes_wrong_while_waiting_is_heard_of(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken, expires = waiting(served, [("t", 0, 0)]), waiting(served, [("t", 1, 0)], max_wait=20)
+
+    def fail(self: Fetch) -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+    monkeypatch.setattr(Fetch, "look", fail)
+    fill(served, 0, 10)
+    for work in (woken, expires):
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(work.answered, 5)
+    await turns()
+    assert (watchers(served, 0), watchers(served, 1)) == (0, 0)
 
 
 async def test_the_deadline_answers_with_what_there_is(served: Served) -> None:
