@@ -24,6 +24,8 @@ from anabranch.log.paths import LOG, PARTITION_METADATA
 
 log = logging.getLogger(__name__)
 
+TOPICS = "topics"
+DELETED_FOLDERS = "deleted"
 CLEAN_STOP = ".kafka_cleanshutdown"
 LOCK = ".lock"
 _NAMED = re.compile(rb"version:\s*0\s+topic_id:\s*([\w-]{22})")
@@ -35,12 +37,18 @@ def encode_id(topic_id: UUID) -> str:
 
 
 def partition_folder(data: Path, topic: TopicName, index: int) -> Path:
-    return data / "topics" / topic.tenant / topic.namespace / f"{topic.local}-{index}"
+    return data / TOPICS / topic.tenant / topic.namespace / f"{topic.local}-{index}"
 
 
 def deleted_folder(data: Path) -> Path:
     """A fresh place for a folder that is to be removed."""
-    return data / "deleted" / uuid4().hex
+    return data / DELETED_FOLDERS / uuid4().hex
+
+
+def owner_of(disk: Disk, folder: Path) -> str | None:
+    """The id, as text, of the topic that a partition's folder belongs to; None if it does not say."""
+    named = _NAMED.fullmatch(disk.read_whole(folder / PARTITION_METADATA).strip())
+    return None if named is None else named[1].decode()
 
 
 def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:

@@ -24,6 +24,8 @@ from anabranch.log.config import LogConfig
 from anabranch.log.recovery import open_log
 from anabranch.partition.folders import (
     CLEAN_STOP,
+    DELETED_FOLDERS,
+    TOPICS,
     claim,
     deleted_folder,
     encode_id,
@@ -31,6 +33,7 @@ from anabranch.partition.folders import (
     stored_bytes,
 )
 from anabranch.partition.partition import Changed, Partition
+from anabranch.partition.strays import Stored
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,8 @@ class PartitionHost:
         self._broker = broker
         self._by_name: dict[str, ServedTopic] = {}
         self._by_id: dict[UUID, ServedTopic] = {}
-        self._clean = disk.exists(data / CLEAN_STOP) or not disk.exists(data / "topics")
+        self._marked = disk.exists(data / CLEAN_STOP)
+        self._clean = self._marked or not disk.exists(data / TOPICS)
         self._recovery_points = read_offsets(disk, data / RECOVERY_POINTS)
         self._log_starts = read_offsets(disk, data / LOG_STARTS)
         self.data = data
@@ -113,10 +117,28 @@ class PartitionHost:
         try:
             self._disk.make_dirs(away.parent)
             self._disk.rename(folder, away)
-        except OSError as error:  # `claim` does it when the name is used again
+        except OSError as error:
+            log.warning("the folder %s cannot be moved and is removed where it is: %s", folder, error)
+            self._remove(folder)
+        else:
+            self.on_removed(away)
+
+    def _remove(self, folder: Path) -> None:
+        """Here and now: in a thread it could meet a new topic of the name."""
+        try:
+            self._disk.remove_tree(folder)
+        except OSError as error:  # the next start, or a topic of the same name, tries again
             log.warning("the folder %s of a deleted topic stays: %s", folder, error)
-            return
-        self.on_removed(away)
+
+    def move_stray(self, stored: Stored) -> None:
+        """Move a folder away if it is of no partition that is served."""
+        topic = self._by_name.get(stored.topic.kafka)
+        if topic is not None and stored.partition < len(topic.partitions):
+            is_open = topic.partitions[stored.partition] is not None
+            if is_open or stored.owner in (None, encode_id(topic.topic_id)):
+                return
+        log.warning("%s belongs to no topic and is removed", stored.folder)
+        self._move_away(stored.folder)
 
     # --- finding
 
@@ -191,7 +213,10 @@ class PartitionHost:
         return partition
 
     def recover(self) -> None:
-        """Open every log there is if the last stop was not a clean one.  Blocks."""
+        """Open every log there is if the last stop was not a clean one.  Blocks.
+
+        From here on only the next clean stop is one.
+        """
         if not self._clean:
             log.warning("the last stop was not clean: recovering the logs in %s", self.data)
             for topic in self._by_name.values():
@@ -199,7 +224,22 @@ class PartitionHost:
                     if self._disk.exists(partition_folder(self.data, topic.name, index)):
                         self.partition_of(topic, index)
         self._clean = True
-        self._disk.remove(self.data / CLEAN_STOP)
+        if self._marked:
+            self._disk.remove(self.data / CLEAN_STOP)
+            self._disk.sync_dir(self.data)  # or a power cut would bring it back, over logs that are torn
+        try:  # now, since a full disk would not let us, and deleting topics is how room is made
+            self._disk.make_dirs(self.data / DELETED_FOLDERS)
+        except OSError as error:
+            log.warning("%s", error)
+
+    def abandon(self) -> None:
+        """The start has failed: leave things as they were found, unless a log was opened already."""
+        opened = list(self.open_partitions())
+        for _, partition in opened:
+            for segment in partition.log.segments:
+                segment.close()
+        if self._marked and not opened:
+            self._mark_clean()
 
     def close(self, *, clean: bool = True) -> None:
         """Close every log and, after a clean stop, leave the mark that says so, if the disk lets us."""
@@ -209,8 +249,10 @@ class PartitionHost:
             except (AnabranchError, OSError) as error:
                 log.warning("%s-%d could not be closed: %s", topic.name.kafka, partition.index, error)
                 clean = False
-        if not clean:
-            return
+        if clean:
+            self._mark_clean()
+
+    def _mark_clean(self) -> None:
         try:
             self._disk.write_whole(self.data / CLEAN_STOP, b'{"version": 0}\n')
         except (AnabranchError, OSError) as error:

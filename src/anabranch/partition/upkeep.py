@@ -7,6 +7,7 @@
     points      recovery points and log starts are written down, if any has moved
     producers   every producer.id.expiration.check.interval.ms, ids that were silent for too long go
     removal     files that no reader is in any more
+    strays      folders that no topic has any more, at the start and once a day
 
 An append marks its partition as touched, and that is all it does.  So the cost grows with what is
 written, not with what is there, and an idle broker wakes once a second to find an empty set.
@@ -34,13 +35,16 @@ from anabranch.log.segment import Segment
 from anabranch.partition.aging import SLICE, Aging
 from anabranch.partition.cleaning import Cleaning
 from anabranch.partition.due import DueTimes
+from anabranch.partition.folders import DELETED_FOLDERS
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
 from anabranch.partition.removal import Removal
+from anabranch.partition.strays import stored_partitions
 
 log = logging.getLogger(__name__)
 
 _LOOK_MS = 1000
+_STRAYS_MS = 86_400_000
 _LEAST_LOOK_MS = 10
 _SHORTEST_WAIT_S = 0.01  # an interval of 0 is legal, and no reason to take a core
 _LONGEST_WAIT_S = 86_400.0
@@ -48,7 +52,6 @@ _THREADS = 2
 _SYNCING_THREADS = 4  # threads of their own: who waits for a sync does not wait for an unlink
 _FIRST_RETRY_S = 1.0
 _MOST_RETRY_S = 300.0
-_DELETED_FOLDERS = "deleted"
 
 
 class Sections(Protocol):
@@ -114,6 +117,7 @@ class Upkeep:
                 ("removing files", self._removal.round, lambda: _LOOK_MS, 0),
                 ("writing down recovery points", self._save_recovery_points, self._points_ms, first_ms),
                 ("writing down log starts", self._save_log_starts, self._starts_ms, first_ms),
+                ("removing what no topic has", self._move_strays, lambda: _STRAYS_MS, 0),
                 ("expiring producers", self._expire_producers, self._producers_ms, first_ms),
             )
         ]
@@ -196,10 +200,22 @@ class Upkeep:
 
     def _remove_deleted_folders(self) -> None:
         """What the last run had no time for."""
-        folder = self._host.data / _DELETED_FOLDERS
+        folder = self._host.data / DELETED_FOLDERS
         if self._disk.exists(folder):
             for name in self._disk.list(folder):
                 self._removed(folder / name)
+
+    async def _move_strays(self) -> None:
+        """Folders of topics that are gone: the deletion was cut off, or the disk refused to move them."""
+        threads, data = self._threads, self._host.data
+        found = await asyncio.get_running_loop().run_in_executor(threads, stored_partitions, self._disk, data)
+        if found and not self._host.topics():
+            log.warning("no topic is known, but %s has partitions: nothing is removed", data)
+            return
+        for i, stored in enumerate(found):
+            self._host.move_stray(stored)
+            if i % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
 
     # --- logs that were touched
 

@@ -13,7 +13,7 @@ from anabranch.base.errors import DiskFull, UnknownTopic
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.log.config import LogConfig
 from anabranch.log.local_log import LocalLog
-from anabranch.partition.folders import CLEAN_STOP, partition_folder
+from anabranch.partition.folders import CLEAN_STOP, DELETED_FOLDERS, partition_folder
 from anabranch.partition.host import PartitionHost
 from tests.support.logs import SetClock, contents, put, records
 
@@ -121,6 +121,7 @@ def test_a_topic_whose_folders_cannot_be_moved_is_deleted_all_the_same(
     with caplog.at_level(logging.WARNING):
         host.remove_topic(T)
     assert "No space left" in caplog.text
+    assert not folder.exists(), "it is removed where it is: deleting topics is how room is made"
     with pytest.raises(UnknownTopic):
         host.topic("t")
     monkeypatch.undo()
@@ -152,6 +153,39 @@ def test_a_stop_on_a_full_disk_is_not_a_clean_one(
     monkeypatch.undo()
     again = hosted(tmp_path)
     assert [contents(again.partition("t", index).log) for index in (0, 1)] == [[(0, b"a")]] * 2
+
+
+def test_there_is_a_place_for_what_is_deleted_before_it_is_needed(tmp_path: Path) -> None:
+    hosted(tmp_path)
+    assert (tmp_path / DELETED_FOLDERS).is_dir(), "a full disk has no room for a folder"
+
+
+def test_the_mark_is_gone_for_good_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted(tmp_path).close()
+    synced: list[tuple[Path, bool]] = []
+    monkeypatch.setattr(
+        DirectDisk, "sync_dir", lambda self, path: synced.append((path, (tmp_path / CLEAN_STOP).exists()))
+    )
+    hosted(tmp_path)
+    assert synced == [(tmp_path, False)]
+
+
+def test_a_start_that_fails_leaves_the_mark_as_it_was(tmp_path: Path) -> None:
+    host = hosted(tmp_path)
+    written(host, "a")
+    host.abandon()
+    assert not (tmp_path / CLEAN_STOP).exists(), "it had begun to serve"
+    host = hosted(tmp_path)
+    host.abandon()
+    assert not (tmp_path / CLEAN_STOP).exists(), "the last stop was not clean"
+    hosted(tmp_path).close()
+    host = hosted(tmp_path)
+    assert not (tmp_path / CLEAN_STOP).exists()
+    host.abandon()
+    assert (tmp_path / CLEAN_STOP).exists()
+    assert list(hosted(tmp_path).open_partitions()) == [], "nothing to recover"
 
 
 def test_no_room_for_the_mark_of_a_clean_stop(

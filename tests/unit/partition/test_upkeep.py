@@ -7,12 +7,14 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import DiskFailed, DiskFull
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS
+from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import ProducerStateConfig
 from anabranch.log.glance import Glance, glance
 from anabranch.log.local_log import LocalLog
@@ -443,6 +445,46 @@ async def test_folders_of_deleted_topics_go(hosted: Hosted) -> None:
     hosted.clock.advance(60_000)
     await hosted.upkeep._removal.round()
     assert list((hosted.data / "deleted").iterdir()) == []
+
+
+async def test_folders_that_no_topic_has_are_removed_after_a_start(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("kept", "lost", "renewed", "persistent://a/b/lost"):
+        hosted.topic(name, 2)
+        for index in (0, 1):
+            hosted.put(name, "a", index=index)
+    for name in ("lost", "persistent://a/b/lost", "renewed"):  # killed before the folders were moved
+        del hosted._topics[name]
+    hosted._topics["renewed"] = (uuid4(), 2, LogConfig())
+    (hosted.data / "topics" / "public" / "default" / "notes.txt").write_text("not ours")
+    (hosted.data / "topics" / "public" / "default" / "no partition").mkdir()
+    await hosted.restart()
+    hosted.put("renewed", "new")
+    hosted.topic("created", 1)
+    hosted.put("created", "a")
+    await hosted.upkeep._move_strays()
+    left = {path.name for path in hosted.data.glob("topics/*/*/*")}
+    assert left == {"kept-0", "kept-1", "renewed-0", "created-0", "notes.txt", "no partition"}
+    assert contents(hosted.partition("kept").log) == [(0, b"a")]
+    assert contents(hosted.partition("renewed").log) == [(0, b"new")]
+    hosted.clock.advance(60_001)
+    await hosted.upkeep._removal.round()
+    assert list((hosted.data / "deleted").iterdir()) == []
+    assert "lost-0" in caplog.text
+
+
+async def test_without_any_topic_nothing_is_taken_for_a_stray(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is the list of the topics that was lost then."""
+    hosted.topic("orders")
+    hosted.put("orders", "a")
+    hosted._topics.clear()
+    await hosted.restart()
+    await hosted.upkeep._move_strays()
+    assert [path.name for path in hosted.data.glob("topics/*/*/*")] == ["orders-0"]
+    assert "no topic" in caplog.text
 
 
 async def test_what_the_last_run_had_no_time_to_remove(hosted: Hosted) -> None:
