@@ -147,8 +147,8 @@ class Partition:
         if header.producer_id >= 0:
             written = log.producers.check(header)
             if written is not None:
-                at = written.timestamp if config.message_timestamp_type == "LogAppendTime" else -1
-                return Appended(written.first_offset, at, None)
+                # Not before its original is where an acknowledgement must wait for it to be.
+                return Appended(written.first_offset, written.timestamp, self._changed(self))
         if validation.needs_transform(header, config):
             header, batch = _transformed(batch, config)
         append_time_ms = -1
