@@ -11,6 +11,7 @@ clean stop.
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
@@ -52,20 +53,20 @@ class Node:
         config = self._config
         data = config.node.data_dir
         self.failed = asyncio.get_running_loop().create_future()
-        self._lock = DataFolderLock(data)
-        try:
-            await self._build(config)
-        except BaseException:
-            self._lock.release()
-            raise
+        async with AsyncExitStack() as undo:
+            self._lock = DataFolderLock(data)
+            undo.callback(self._lock.release)
+            await self._build(config, undo)
+            undo.pop_all()
 
-    async def _build(self, config: BrokerConfig) -> None:
+    async def _build(self, config: BrokerConfig, undo: AsyncExitStack) -> None:
         clock, chance = SystemClock(), Random()
         shares = claim_descriptors(config.node.max_open_files, config.sockets.listen_backlog_size)
         disk = DirectDisk(shares.files)
         data = config.node.data_dir
         dynamic = DynamicConfig(config)
         self._store = EmbeddedStore.open(data / "metadata", disk)
+        undo.push_async_callback(self._store.close)
         cluster = await Cluster.open(
             self._store,
             config.node.node_id,
@@ -75,6 +76,7 @@ class Node:
             lambda overrides: _check_topic(dynamic, overrides),
         )
         self._host = PartitionHost(disk, clock, data, config.node.node_id)
+        undo.callback(self._host.abandon)
         hosting = Hosting(self._host, dynamic.stored_log_config)
         nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
         dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
@@ -83,6 +85,7 @@ class Node:
             subscriber(nothing, cluster.image)
             cluster.subscribe(subscriber)
         self._upkeep = Upkeep(self._host, disk, clock, dynamic)
+        undo.callback(self._upkeep.abandon)
         self._host.recover()
 
         self._groups = group_coordinator(cluster, self._host, clock, chance, lambda: dynamic.current.groups)
@@ -109,6 +112,7 @@ class Node:
         self._listener = KafkaListener(load_apis(), services, shares.connections)
         bind = config.sockets.bind
         host, port = await self._listener.open(TcpNetwork(), bind.host, bind.port)
+        undo.push_async_callback(self._listener.close, 0)
         told = config.sockets.advertised
         if told is not None:
             host, port = told.host, told.port or port

@@ -147,9 +147,12 @@ class Upkeep:
             await asyncio.gather(*self._syncing.values())
             return durable
         finally:
-            self._syncing_threads.shutdown()
-            self._threads.shutdown()
-            self._saving_thread.shutdown()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let the threads go, and leave the logs as they are."""
+        for threads in (self._syncing_threads, self._threads, self._saving_thread):
+            threads.shutdown()
 
     async def _flush_all(self) -> bool:
         flushes = [

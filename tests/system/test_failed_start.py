@@ -1,0 +1,40 @@
+"""A start that fails leaves the data folder, and the process, as it found them."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.node import Node
+from anabranch.partition.folders import CLEAN_STOP
+from anabranch.server.config_file import load
+
+
+def node_on(data: Path, port: int = 0) -> Node:
+    return Node(load(None, {}, {"log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}))
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken.getsockname()[1]
+
+
+async def test_a_port_that_is_taken(tmp_path: Path, taken_port: int) -> None:
+    first = node_on(tmp_path)
+    await first.start()
+    await first.stop()
+    assert (tmp_path / CLEAN_STOP).exists()
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(3):
+        with pytest.raises(OSError, match="in use"):
+            await node_on(tmp_path, taken_port).start()
+        assert (tmp_path / CLEAN_STOP).exists(), "nothing was written since the clean stop"
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+        assert threading.active_count() == threads
+    again = node_on(tmp_path)
+    await again.start()
+    await again.stop()
