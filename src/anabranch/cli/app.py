@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch import __version__
-from anabranch.cli import consume, dump_command, produce, topic
+from anabranch.cli import consume, dump_command, group, produce, topic, transaction
 
 app = typer.Typer(
     name="anabranch",
@@ -52,6 +52,8 @@ def _standalone(context: typer.Context) -> None:
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(group.app, name="group")
+app.add_typer(transaction.app, name="transaction")
 app.add_typer(dump_command.app, name="log")
 
 

@@ -17,7 +17,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for command in ("standalone", "topic", "produce", "consume", "log"):
+    for command in ("standalone", "topic", "produce", "consume", "group", "transaction", "log"):
         assert command in shown
 
 
@@ -33,6 +33,9 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["standalone", "--set", "no.such.option=1"], "unknown option no.such.option"),
         (["standalone", "--set", "num.partitions=none"], "num.partitions"),
         (["standalone", "--kafka-port", "70000"], "listeners"),
+        (["group", "reset", "g"], "give --to or --by"),
+        (["group", "reset", "g", "--to", "latest", "-p", "1"], "needs one --topic"),
+        (["transaction", "abort"], "give an ID, or --topic"),
         (["log", "dump", "not-there"], "is not there"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

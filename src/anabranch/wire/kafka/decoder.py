@@ -29,6 +29,7 @@ from anabranch.wire.kafka.schema import (
     is_optional,
     newest_version,
     request_schema,
+    response_schema,
 )
 
 MAX_ITEMS = 50_000
@@ -85,6 +86,16 @@ def decode(api_key: int, version: int, frame: memoryview, at: int) -> Any:
 @cache
 def _request(api_key: int, version: int) -> _Read:
     return _struct(request_schema(api_key, version), request_schema(api_key, newest_version(api_key)))
+
+
+def decode_answer(api_key: int, version: int, frame: memoryview, at: int) -> Any:
+    """The answer whose body starts at `at`.  Corrupt if the bytes are not one."""
+    return _answer(api_key, version)(Cursor(frame, at))
+
+
+@cache
+def _answer(api_key: int, version: int) -> _Read:
+    return _struct(response_schema(api_key, version), response_schema(api_key, newest_version(api_key)))
 
 
 def skip_tags(cursor: Cursor) -> None:

@@ -22,6 +22,7 @@ from anabranch.wire.kafka.schema import (
     classify_field,
     get_field_tag,
     is_optional,
+    request_schema,
     response_schema,
 )
 
@@ -211,6 +212,12 @@ def _struct(entity: Any) -> _Write:
 def encoder(api_key: int, version: int) -> Encoder:
     """Writes the answer of `api_key` at `version` from a dict."""
     return _struct(response_schema(api_key, version))
+
+
+@cache
+def request_encoder(api_key: int, version: int) -> Encoder:
+    """Writes the body of a request of `api_key` at `version` from a dict."""
+    return _struct(request_schema(api_key, version))
 
 
 @cache
