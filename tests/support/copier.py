@@ -10,7 +10,7 @@ abortable is aborted, after what is fatal it starts anew.
 import sys
 import time
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 GROUP = "copiers"
 
@@ -48,7 +48,7 @@ class Copier:
             messages = self._consumer.consume(20, 0.1)
             for message in messages:
                 error = message.error()
-                if error is not None and error.fatal():
+                if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
                     raise KafkaException(error)
             good = [message for message in messages if message.error() is None]
             if good:

@@ -97,6 +97,7 @@ def results(bootstrap: str) -> list[str]:
     return found
 
 
+@pytest.mark.timeout(400)
 def test_every_input_has_its_result_once(broker: BrokerProcess, tmp_path: Path) -> None:
     chance = random.Random(4)
     with broker:
