@@ -144,16 +144,19 @@ class PartitionHost:
 
     def topic(self, name: str) -> ServedTopic:
         """The topic that a Kafka client calls `name`."""
-        found = self._by_name.get(name)
-        if found is not None:
-            return found
-        try:
-            found = self._by_name.get(TopicName.from_kafka(name).kafka)
-        except InvalidTopicName:
-            found = None
+        found = self._by_name.get(name) or self.find(name)
         if found is None:
             raise UnknownTopic(f"there is no topic {name!r}")
         return found
+
+    def find(self, topic: str | UUID) -> ServedTopic | None:
+        """The topic that a Kafka client calls so, or whose id this is."""
+        if isinstance(topic, UUID):
+            return self._by_id.get(topic)
+        try:
+            return self._by_name.get(topic) or self._by_name.get(TopicName.from_kafka(topic).kafka)
+        except InvalidTopicName:
+            return None
 
     def topic_by_id(self, topic_id: UUID | None) -> ServedTopic | None:
         return None if topic_id is None else self._by_id.get(topic_id)
@@ -171,6 +174,10 @@ class PartitionHost:
         """Whether the partition has a folder; one that was never asked for has none."""
         found = self._by_name.get(topic)
         return found is not None and self._disk.exists(partition_folder(self.data, found.name, index))
+
+    def is_open(self, topic: ServedTopic | None, index: int) -> bool:
+        """Whether finding this partition takes no time: its log is open, or there is none."""
+        return topic is None or not 0 <= index < len(topic.partitions) or topic.partitions[index] is not None
 
     def open_partitions(self) -> Iterator[tuple[ServedTopic, Partition]]:
         for topic in self._by_name.values():

@@ -1,6 +1,7 @@
 """Fetch: limits in bytes, waiting and being woken, sessions, and readers whose topics go away."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,8 @@ async def test_many_records_in_one_turn_are_looked_at_once(
 async def test_a_wide_fetch_looks_at_what_has_moved(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.topic("wide", partitions=200)
     wanted = [("wide", index, 0) for index in range(200)]
+    for _, index, _ in wanted:
+        served.partition("wide", index)
     work = waiting(served, wanted, min_bytes=1000)
     reads: list[int] = []
     read = Partition.read
@@ -260,6 +263,28 @@ async def test_a_wide_fetch_looks_at_what_has_moved(served: Served, monkeypatch:
     answer = await answer_of(served, work)
     assert sum(answer.sizes.values()) == sum(sizes)
     assert len(answer.parts) == 200
+
+
+async def test_logs_are_opened_a_few_at_a_time(served: Served) -> None:
+    served.topic("wide", partitions=100)
+    wanted = [("wide", index, 0) for index in range(101)] + [("none", 0, 0)]
+    fill(served, 40, 10, topic="wide")
+    others: list[int] = []
+
+    async def somebody_else() -> None:
+        while True:
+            others.append(len(list(served.host.open_partitions())))
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(somebody_else())
+    reply = await served.fetch_raw(wanted, max_wait=HOUR_MS, min_bytes=1 << 30)
+    task.cancel()
+    assert max(after - before for before, after in pairwise(others)) <= 17
+    answer = Answered(served, read_answer(FETCH, VERSION, reply))
+    assert len(answer.parts) == 102
+    assert answer.sizes[("wide", 40)] > 0
+    assert ErrorCode(answer.codes[("wide", 100)]).name == "unknown_topic_or_partition"
+    assert isinstance(served.fetch_raw(wanted[:100], max_wait=HOUR_MS, min_bytes=1 << 30), Fetch)
 
 
 async def test_what_goes_wrong_while_waiting_is_heard_of(
