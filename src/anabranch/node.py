@@ -109,20 +109,24 @@ class Node:
             groups=self._groups,
             transactions=self._transactions,
         )
-        self._listener = KafkaListener(load_apis(), services, shares.connections)
-        bind = config.sockets.bind
-        host, port = await self._listener.open(TcpNetwork(), bind.host, bind.port)
-        undo.push_async_callback(self._listener.close, 0)
-        told = config.sockets.advertised
-        if told is not None:
-            host, port = told.host, told.port or port
-        await cluster.register_broker(BrokerImage(config.node.node_id, host, port, config.node.rack))
-        self.addresses = {"kafka": f"{host}:{port}"}
+        await self._listen(services, shares.connections, undo)
         self._run(cluster.run())
         self._run(self._listener.sweep())
         self._run(self._upkeep.run())
         self._run(self._groups.load())
         self._run(self._transactions.run())
+
+    async def _listen(self, services: Services, connections: int, undo: AsyncExitStack) -> None:
+        """Open the port, for as many connections, and tell the cluster about it."""
+        node, sockets = self._config.node, self._config.sockets
+        self._listener = KafkaListener(load_apis(), services, connections)
+        host, port = await self._listener.open(TcpNetwork(), sockets.bind.host, sockets.bind.port)
+        undo.push_async_callback(self._listener.close, 0)
+        told = sockets.advertised
+        if told is not None:
+            host, port = told.host, told.port or port
+        await services.cluster.register_broker(BrokerImage(node.node_id, host, port, node.rack))
+        self.addresses = {"kafka": f"{host}:{port}"}
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Supervise a task for as long as the node lives: if it dies, so does the node."""

@@ -15,7 +15,8 @@ import asyncio
 import logging
 import struct
 from collections.abc import Coroutine
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from anabranch.base.errors import (
@@ -28,6 +29,7 @@ from anabranch.base.errors import (
 )
 from anabranch.base.seldom import Seldom
 from anabranch.cluster.topics import is_internal
+from anabranch.partition.host import ServedTopic
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
@@ -65,6 +67,7 @@ _ZSTD = 4
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE = 22
 _MAX_RECORD_ERRORS = 100
+_OPENED_A_TURN = 16  # logs; half a millisecond each, if they are new
 _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 _INT = struct.Struct(">i")
 _FIRST_ADDED = 12
@@ -97,6 +100,12 @@ def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
                 for topic in request.topics
             ],
         )
+    if closed := _closed(request, ctx):
+        return _produce_opening(memoryview(bytearray(frame)), at, closed, ctx)
+    return _produce(request, frame, at, ctx)
+
+
+def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestContext) -> object:
     topics = [(topic.name, _targets(topic.name, topic.partitions, request, ctx)) for topic in request.topics]
     if request.transactional_id is not None and (doubtful := in_doubt(topics)):
         if ctx.version >= _FIRST_ADDED:
@@ -165,6 +174,35 @@ def _by_lane(
         return _answer_later(lane.acks, version, [(lane.name, produced)], unacknowledged)
     placed = PLACED.pack(0, base_offset, append_time_ms, partition.log.log_start)
     return (lane.head + placed + lane.tail,)
+
+
+def _closed(request: ProduceRequest, ctx: RequestContext) -> list[tuple[ServedTopic, int]]:
+    """The logs that the request would open, if they are more than the loop should wait for."""
+    if sum(len(topic.partitions) for topic in request.topics) <= _OPENED_A_TURN:
+        return []
+    host = ctx.services.partitions
+    closed = []
+    for topic in request.topics:
+        found = host.find(
+            UUID(bytes=topic.name) if ctx.version >= 13 else str(topic.name, "utf-8", "replace")
+        )
+        if found is not None:
+            closed += [(found, p.partition) for p in topic.partitions if not host.is_open(found, p.partition)]
+    return closed if len(closed) > _OPENED_A_TURN else []
+
+
+async def _produce_opening(
+    frame: memoryview, at: int, closed: list[tuple[ServedTopic, int]], ctx: RequestContext
+) -> Reply:
+    """Open the logs a few at a time, then go on as usual."""
+    for number, (topic, index) in enumerate(closed):
+        with suppress(AnabranchError, OSError):  # it is told when they are written
+            ctx.services.partitions.partition_of(topic, index)
+        if number % _OPENED_A_TURN == 0:
+            await asyncio.sleep(0)
+    reply: Any = _produce(read_produce(frame, at, ctx.version), frame, at, ctx)
+    done: Reply = await reply if asyncio.iscoroutine(reply) else reply
+    return done
 
 
 def _targets(

@@ -4,6 +4,7 @@ import asyncio
 import struct
 import threading
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -485,6 +486,40 @@ def test_a_disk_that_fails_is_a_storage_error_without_details(
         assert "/a/path" not in (answer.error_message or "") or isinstance(error, DiskFull)
     monkeypatch.undo()
     assert served.produce("t", GOOD).base_offset == 3
+
+
+async def test_logs_are_opened_a_few_at_a_time(served: Served) -> None:
+    served.topic("wide", partitions=60)
+    parts = [{"index": index, "records": bytes(records(f"{index}"))} for index in range(61)]
+    body = served.produce_body({"acks": -1, "topic_data": [{"name": "wide", "partition_data": parts}]}, 9)
+    others: list[int] = []
+
+    async def somebody_else() -> None:
+        while True:
+            others.append(len(list(served.host.open_partitions())))
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(somebody_else())
+    answer = read_answer(PRODUCE, 9, await served.send(body, 9))
+    task.cancel()
+    assert max(after - before for before, after in pairwise(others)) <= 17
+    codes = [code(part) for part in answer.responses[0].partition_responses]
+    assert codes == ["none"] * 60 + ["unknown_topic_or_partition"]
+    assert contents(served.partition("wide", 59).log) == [(0, b"59")]
+    assert isinstance(served.send(body, 9), tuple), "now they are open"
+
+
+async def test_logs_that_cannot_be_opened(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.topic("wide", partitions=60)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise DiskFull("no room")
+
+    monkeypatch.setattr("anabranch.base.disk.DirectDisk.write_whole", full)
+    parts = [{"index": index, "records": GOOD} for index in range(60)]
+    body = served.produce_body({"acks": -1, "topic_data": [{"name": "wide", "partition_data": parts}]}, 9)
+    answer = read_answer(PRODUCE, 9, await served.send(body, 9))
+    assert {code(part) for part in answer.responses[0].partition_responses} == {"kafka_storage_error"}
 
 
 # --- the short way of producers that repeat themselves
