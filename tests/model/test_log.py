@@ -111,7 +111,7 @@ class Run:
         self.log.advance_start(dropped[-1].end_offset)
         self.log.drop(dropped)
         for segment in dropped:
-            segment.remove(".deleted")
+            segment.remove()
         self.start = self.log.log_start
         self.stored = [batch for batch in self.stored if batch.end > self.start]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from anabranch.base.disk import Disk
 from anabranch.log.local_log import LocalLog
-from anabranch.log.paths import CLEANED, DELETED, LOG, SEGMENT_FILES, SWAP, base_offset_of, segment_file
+from anabranch.log.paths import CLEANED, LOG, SEGMENT_FILES, SWAP, base_offset_of, segment_file
 from anabranch.log.segment import Segment
 from anabranch.records.batch import HEADER_SIZE, OVERHEAD, read_header
 
@@ -50,7 +50,7 @@ def swap_in(disk: Disk, opened: LocalLog, old: list[Segment]) -> Segment:
     """Steps 2 and 3, once `old` are known to be in the log still.  The new segment."""
     base_offset = old[0].base_offset
     for segment in old:
-        segment.rename(DELETED)
+        opened.mark_deleted(segment)
     _settle(disk, opened.folder, base_offset)
     new = Segment(disk, opened.folder, base_offset, opened.config)
     new.end_offset = old[-1].end_offset

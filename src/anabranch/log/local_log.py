@@ -58,6 +58,7 @@ class LocalLog:
         "_clock",
         "_created_ms",
         "_disk",
+        "_marked",
         "_marks",
         "_roll_config",
         "_roll_ms",
@@ -84,6 +85,7 @@ class LocalLog:
         self.recovery_point = state.recovery_point
         self.epochs = state.epochs
         self.producers = state.producers
+        self._marked = 0  # segments that left the log
         self._marks: dict[int, tuple[Segment, int]] = {}
         self._created_ms = clock.now_ms()
         self._roll_config: LogConfig | None = None  # what `_roll_ms` was worked out from
@@ -290,8 +292,16 @@ class LocalLog:
         self._bases = [segment.base_offset for segment in self.segments]
         self._marks.clear()
         for segment in dropped:
-            segment.rename(DELETED)
+            self.mark_deleted(segment)
             self._disk.remove(segment_file(self.folder, segment.base_offset, SNAPSHOT))
+
+    def mark_deleted(self, segment: Segment) -> None:
+        """Rename the files of a segment that leaves the log.
+
+        Numbered, since compaction replaces a segment by one of the same name: readers may be in several.
+        """
+        segment.rename(f".{self._marked}{DELETED}")
+        self._marked += 1
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
         """Put `new`, whose files are in place, where `old` were."""

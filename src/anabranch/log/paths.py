@@ -8,7 +8,7 @@
     leader-epoch-checkpoint               where each leader epoch began
     partition.metadata                    the topic's id
 
-A file about to be removed ends in `.deleted`, one that compaction is writing in `.cleaned`, one that
+A file about to be removed ends in `.N.deleted`, one that compaction is writing in `.cleaned`, one that
 it has finished in `.swap`.  All names and formats are Apache Kafka's, whose tools read these folders.
 """
 

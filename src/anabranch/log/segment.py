@@ -20,11 +20,10 @@ from typing import NamedTuple
 
 from anabranch.base.disk import Disk, File
 from anabranch.base.errors import Corrupt, DiskFull
-from anabranch.log import transactions
 from anabranch.log.config import LogConfig
 from anabranch.log.index import OffsetIndex, TimeIndex
 from anabranch.log.paths import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_file
-from anabranch.log.transactions import AbortedTransaction
+from anabranch.log.transactions import AbortedTransaction, AbortedTransactions
 from anabranch.records.batch import HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, read_header
 
 log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class Segment:
         "_interval_bytes",
         "_max_timestamp",
         "_reserved",
-        "_unsaved",
+        "_suffix",
         "base_offset",
         "end_offset",
         "file",
@@ -64,6 +63,7 @@ class Segment:
     ) -> None:
         """`suffix` is added to the names of the files, for a segment that is not part of the log yet."""
         self._disk = disk
+        self._suffix = suffix
         self.folder = folder
         self.base_offset = base_offset
         self.end_offset = base_offset  # set by whoever loads a segment that has batches
@@ -80,8 +80,7 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None  # (timestamp, last offset of its batch)
         if not self.file.size:
             self._max_timestamp = (NO_TIMESTAMP, base_offset)
-        self._aborted: list[AbortedTransaction] | None = None
-        self._unsaved: list[AbortedTransaction] = []  # those of them that are not in the file yet
+        self._aborted = AbortedTransactions(disk, folder, base_offset)
         self._reserved = False  # room was taken that `seal` gives back
 
     @classmethod
@@ -203,9 +202,7 @@ class Segment:
 
     def forget_aborted(self) -> None:
         """Forget the aborted transactions, before the markers are read again."""
-        self._disk.remove(segment_file(self.folder, self.base_offset, TXN_INDEX))
-        self._aborted = []
-        self._unsaved.clear()
+        self._aborted.clear()
 
     def has_room(self, size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` may be added."""
@@ -218,8 +215,7 @@ class Segment:
 
     def seal(self) -> None:
         """Nothing will be appended any more: complete the time index."""
-        if self._unsaved:
-            self._save_aborted()
+        self._aborted.settle()
         if self._reserved:
             self.file.truncate(self.size)
             self._reserved = False
@@ -237,35 +233,15 @@ class Segment:
         self.end_offset = end_offset
         if self._max_timestamp is not None and self._max_timestamp[1] >= end_offset:
             self._max_timestamp = self._scan_latest()
-        kept = [entry for entry in self.aborted() if entry.last_offset < end_offset]
-        if len(kept) < len(self.aborted()):
-            self._aborted = kept
-            self._save_aborted()
+        self._aborted.truncate(end_offset)
 
     # --- aborted transactions whose marker is in here
 
     def aborted(self) -> list[AbortedTransaction]:
-        if self._aborted is None:
-            self._aborted = transactions.read(self._disk, self.folder, self.base_offset) + self._unsaved
-        return self._aborted
+        return self._aborted.entries()
 
     def add_aborted(self, entry: AbortedTransaction) -> None:
-        """List a transaction.  What cannot be written is kept, and written with the next, or when sealed."""
-        if self._aborted is not None:
-            self._aborted.append(entry)
-        self._unsaved.append(entry)
-        try:
-            if len(self._unsaved) == 1:
-                transactions.append(self._disk, self.folder, self.base_offset, entry)
-                self._unsaved.clear()
-            else:
-                self._save_aborted()
-        except (DiskFull, OSError) as error:  # its marker is in the log, which is what counts
-            log.warning("%s", error)
-
-    def _save_aborted(self) -> None:
-        transactions.write(self._disk, self.folder, self.base_offset, self.aborted())
-        self._unsaved.clear()
+        self._aborted.add(entry)
 
     # --- reading
 
@@ -377,19 +353,24 @@ class Segment:
     def rename(self, suffix: str) -> None:
         """Add `suffix` to the names of all files."""
         self.file.rename(self.file.path.with_name(self.file.path.name + suffix))
+        self._suffix += suffix
         for index, kind in ((self.offset_index, OFFSET_INDEX), (self.time_index, TIME_INDEX)):
             index.rename(segment_file(self.folder, self.base_offset, kind + suffix))
         aborted = segment_file(self.folder, self.base_offset, TXN_INDEX)
         if self._disk.exists(aborted):
             self._disk.rename(aborted, aborted.with_name(aborted.name + suffix))
 
+    def files(self) -> list[Path]:
+        """All that may be there, by the names that they have now."""
+        return [segment_file(self.folder, self.base_offset, kind + self._suffix) for kind in SEGMENT_FILES]
+
     def close(self) -> None:
         self.file.close()
         self.offset_index.close()
         self.time_index.close()
 
-    def remove(self, suffix: str = "") -> None:
-        """Delete all files; `suffix` is what `rename` added."""
+    def remove(self) -> None:
+        """Delete all files."""
         self.close()
-        for kind in SEGMENT_FILES:
-            self._disk.remove(segment_file(self.folder, self.base_offset, kind + suffix))
+        for path in self.files():
+            self._disk.remove(path)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
-from anabranch.log.paths import DELETED, SEGMENT_FILES, segment_file
 from anabranch.log.segment import Segment
 from anabranch.partition.due import DueTimes
 
@@ -41,10 +40,7 @@ class Removal:
         loop = asyncio.get_running_loop()
         for segment in self._segments.pop(now_ms):
             segment.close()
-            paths = [
-                segment_file(segment.folder, segment.base_offset, kind + DELETED) for kind in SEGMENT_FILES
-            ]
-            await loop.run_in_executor(self._threads, _remove, self._disk, paths)
+            await loop.run_in_executor(self._threads, _remove, self._disk, segment.files())
         for folder in self._folders.pop(now_ms):
             await loop.run_in_executor(self._threads, _remove_tree, self._disk, folder)
 

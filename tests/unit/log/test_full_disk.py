@@ -99,7 +99,7 @@ def test_old_segments_can_go_when_there_is_no_room(tmp_path: Path) -> None:
     log.drop(dropped)
     assert contents(log) == [(4, b"e"), (5, b"f")]
     for segment in dropped:
-        segment.remove(".deleted")
+        segment.remove()
 
 
 def test_what_is_in_the_log_is_acknowledged_and_its_producer_known(tmp_path: Path) -> None:

@@ -309,7 +309,9 @@ def test_dropped_segments_are_marked_and_their_snapshots_go(tmp_path: Path) -> N
     log.drop(dropped)
     assert contents(log) == [(2, b"c")]
     names = sorted(p.name for p in tmp_path.iterdir())
-    assert [n for n in names if n.endswith(".log.deleted")] == [f"{i:020d}.log.deleted" for i in (0, 1)]
+    assert [n for n in names if n.endswith(".deleted") and ".log" in n] == [
+        f"{i:020d}.log.{i}.deleted" for i in (0, 1)
+    ]
     assert [n for n in names if n.endswith(".snapshot")] == [f"{2:020d}.snapshot"]
 
 

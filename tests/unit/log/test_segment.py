@@ -133,7 +133,7 @@ def test_renamed_files_are_read_under_their_new_name(tmp_path: Path) -> None:
     found = made.find(1)
     assert found is not None
     assert read_header(made.file.pread(61, found.position)).base_offset == 1
-    made.remove(".deleted")
+    made.remove()
     assert os.listdir(tmp_path) == []
 
 

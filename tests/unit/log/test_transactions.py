@@ -13,7 +13,7 @@ ENTRY = AbortedTransaction(7, 1, 5, 6)
 
 
 def test_the_bytes_are_kafkas(tmp_path: Path) -> None:
-    transactions.append(DirectDisk(), tmp_path, 0, ENTRY)
+    transactions.AbortedTransactions(DirectDisk(), tmp_path, 0).add(ENTRY)
     expected = bytes.fromhex("0000 0000000000000007 0000000000000001 0000000000000005 0000000000000006")
     assert segment_file(tmp_path, 0, ".txnindex").read_bytes() == expected == transactions.encode([ENTRY])
 

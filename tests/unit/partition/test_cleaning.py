@@ -21,6 +21,7 @@ from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
 from tests.support.compaction import keyed, worker_here
 from tests.support.hosted import Hosted
+from tests.support.logs import release
 
 DAY_MS = 86_400_000
 
@@ -78,6 +79,10 @@ def dirty(hosted: Hosted, name: str, index: int = 0, rounds: int = 3) -> Partiti
     return partition
 
 
+def deleted_logs(hosted: Hosted) -> list[str]:
+    return [name for name in hosted.files(".deleted") if ".log." in name]
+
+
 def values(partition: Partition) -> list[str | None]:
     return [value for _, _, value in keyed(partition.log)]
 
@@ -90,7 +95,7 @@ async def test_a_dirty_log_is_cleaned_once(hosted: Hosted, workers: Workers) -> 
     assert values(partition) == [str(i) for i in range(20, 30)]
     assert hosted.points(CLEANER_POINTS) == {("table", 0): 30}
     assert hosted.files(".cleaned") == hosted.files(".swap") == []
-    assert hosted.files(".log.deleted")
+    assert deleted_logs(hosted)
     done = len(workers.jobs)
     for _ in range(3):
         hosted.put("table", "x", keys=["0"])
@@ -100,6 +105,31 @@ async def test_a_dirty_log_is_cleaned_once(hosted: Hosted, workers: Workers) -> 
     hosted.clock.advance(60_000)
     await hosted.upkeep._removal.round()
     assert hosted.files(".deleted") == []
+
+
+async def test_a_segment_that_is_replaced_twice_does_not_take_the_first_ones_files(
+    hosted: Hosted, workers: Workers
+) -> None:
+    hosted.topic("table", cleanup_policy=("compact",), file_delete_delay_ms=60_000)
+    partition = dirty(hosted, "table")
+    readers = []
+    for _ in range(3):
+        first = partition.log.segments[0]
+        readers.append((first.file, first.file.pread(10_000, 0)))
+        await hosted.upkeep.look()
+        await hosted.upkeep._clean()
+        dirty(hosted, "table", rounds=1)
+        hosted.clock.advance(25_000)
+    release(hosted.disk)  # readers have to open the files again, by name
+    assert len(deleted_logs(hosted)) >= 3
+    for file, content in readers:
+        assert file.pread(10_000, 0) == content
+    await hosted.upkeep._removal.round()
+    for file, content in readers[1:]:
+        assert file.pread(10_000, 0) == content, "the first one's time has come, not theirs"
+    hosted.clock.advance(60_000)
+    await hosted.upkeep._removal.round()
+    assert deleted_logs(hosted) == []
 
 
 async def test_other_policies_are_left_alone(hosted: Hosted, workers: Workers) -> None:
