@@ -62,7 +62,9 @@ def run(request: pytest.FixtureRequest) -> Run:
 
         async def whole() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-            (await TcpNetwork().listen("127.0.0.1", 0, Upper, SocketOptions(1))).close()  # libuv keeps one in reserve
+            (
+                await TcpNetwork().listen("127.0.0.1", 0, Upper, SocketOptions(1))
+            ).close()  # libuv keeps one in reserve
             await asyncio.sleep(0.01)
             before = len(os.listdir("/proc/self/fd"))
             await scenario()
