@@ -128,8 +128,10 @@ class Cleaner:
     async def _put_in_place(self, opened: LocalLog, old: list[Segment]) -> bool:
         base = old[0].base_offset
         if _all_there(opened, old):
-            await asyncio.get_running_loop().run_in_executor(
-                self._threads, compaction_swap.promote, self._disk, opened.folder, base
+            await _to_its_end(
+                asyncio.get_running_loop().run_in_executor(
+                    self._threads, compaction_swap.promote, self._disk, opened.folder, base
+                )
             )
             if _all_there(opened, old):
                 compaction_swap.swap_in(self._disk, opened, old)
@@ -137,6 +139,15 @@ class Cleaner:
         log.info("%s: segments from %d on are gone, nothing to replace", opened.folder, base)
         compaction_swap.discard(self._disk, opened.folder, base)
         return False
+
+
+async def _to_its_end(work: "asyncio.Future[None]") -> None:
+    """Wait for a thread even if cancelled: what it renames must not be removed beside it."""
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
 
 
 def _all_there(opened: LocalLog, segments: list[Segment]) -> bool:

@@ -76,11 +76,16 @@ def finish(disk: Disk, folder: Path) -> None:
 
 
 def _settle(disk: Disk, folder: Path, base_offset: int) -> None:
-    """Give a .swap its final name, over whatever is there."""
+    """Give a .swap its final name, over whatever is there.
+
+    A power cut before the folder was synced may have kept the .log's new name and not an index's.
+    """
     for kind in _LOG_LAST:
-        swap = segment_file(folder, base_offset, kind + SWAP)
-        if disk.exists(swap):
-            disk.rename(swap, segment_file(folder, base_offset, kind))
+        for suffix in (SWAP, CLEANED):
+            ready = segment_file(folder, base_offset, kind + suffix)
+            if disk.exists(ready):
+                disk.rename(ready, segment_file(folder, base_offset, kind))
+                break
 
 
 def _end_of(disk: Disk, path: Path, base: int) -> int:

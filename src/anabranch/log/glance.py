@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from anabranch.base.disk import Disk
 from anabranch.log.config import LogConfig
-from anabranch.log.paths import LOG, TIME_INDEX, base_offset_of, segment_file
+from anabranch.log.paths import DELETED, LOG, TIME_INDEX, base_offset_of, segment_file
 from anabranch.log.retention import Verdict, judge
 
 _TIME_ENTRY = struct.Struct(">qi")
@@ -24,6 +24,8 @@ class Glance(NamedTuple):
     bases: list[int]
     """Where the segments begin, the active one last."""
     verdict: Verdict
+    leftovers: list[Path]
+    """Files that were out of the log when the broker stopped; opening it would remove them."""
 
 
 class _Seen(NamedTuple):
@@ -62,4 +64,4 @@ def glance(disk: Disk, folder: Path, config: LogConfig, log_start: int, now_ms: 
         now_ms=now_ms,
         modified_ms=lambda i: disk.modified_ms(segment_file(folder, bases[i], LOG)),
     )
-    return Glance(bases, verdict)
+    return Glance(bases, verdict, [folder / name for name in names if name.endswith(DELETED)])

@@ -3,7 +3,7 @@
 A segment that was dropped or replaced lies beside the log under names that end in `.deleted`, the
 folder of a deleted partition in `DATA/deleted`.  Readers that were sent there finish; after
 `file.delete.delay.ms` the files go, in a thread, since unlinking a large file takes a while.  What a
-stop leaves behind goes when the log is opened again, or at the next start.
+stop leaves behind goes when the log is opened again or glanced at, or at the next start.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ class Removal:
         self._threads = threads
         self._segments: DueTimes[Segment] = DueTimes()
         self._folders: DueTimes[Path] = DueTimes()
+        self._leftovers: list[Path] = []
 
     def segment(self, segment: Segment, delay_ms: int) -> None:
         """Remove the `.deleted` files of a segment that is in no log any more."""
@@ -34,6 +35,10 @@ class Removal:
     def folder(self, folder: Path, delay_ms: int) -> None:
         self._folders.at(folder, self._now_ms() + delay_ms)
 
+    def leftovers(self, files: list[Path]) -> None:
+        """Remove files that an earlier run had no time for; no reader is in them."""
+        self._leftovers += files
+
     async def round(self) -> None:
         """Remove what is due."""
         now_ms = self._now_ms()
@@ -41,6 +46,9 @@ class Removal:
         for segment in self._segments.pop(now_ms):
             segment.close()
             await loop.run_in_executor(self._threads, _remove, self._disk, segment.files())
+        if self._leftovers:
+            files, self._leftovers = self._leftovers, []
+            await loop.run_in_executor(self._threads, _remove, self._disk, files)
         for folder in self._folders.pop(now_ms):
             await loop.run_in_executor(self._threads, _remove_tree, self._disk, folder)
 

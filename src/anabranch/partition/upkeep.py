@@ -31,6 +31,7 @@ from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartitio
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
 from anabranch.log.flusher import Flusher, is_due
+from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
 from anabranch.partition.aging import SLICE, Aging
 from anabranch.partition.cleaning import Cleaning
@@ -96,7 +97,7 @@ class Upkeep:
         self._aging = Aging(host, disk, clock, self._threads)
         self._cleaning = Cleaning(host, disk, clock, self._threads, self._saving_thread)
         self._aging.on_dropped = self._dropped
-        self._aging.on_glance = self._cleaning.glanced
+        self._aging.on_glance = self._glanced
         self._cleaning.on_replaced = self._dropped
         host.on_open = self._opened
         host.on_change = self._changed
@@ -200,6 +201,11 @@ class Upkeep:
         for segment in segments:
             self._removal.segment(segment, partition.config.file_delete_delay_ms)
         self._starts_moved = True
+
+    def _glanced(self, topic: ServedTopic, index: int, seen: Glance) -> None:
+        """What a log that nobody has opened looks like."""
+        self._removal.leftovers(seen.leftovers)
+        self._cleaning.glanced(topic, index, seen)
 
     def _remove_deleted_folders(self) -> None:
         """What the last run had no time for."""

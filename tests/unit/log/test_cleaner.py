@@ -1,13 +1,16 @@
 """The broker's side of compaction: results go in place while the log lives on, or are thrown away."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch.base.errors import Unavailable
+from anabranch.log import compaction_swap
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job
 from anabranch.log.local_log import LocalLog
@@ -88,6 +91,44 @@ async def test_a_worker_that_fails(log: LocalLog, threads: ThreadPoolExecutor) -
         await Cleaner(a_disk(), threads, worker).clean(log, job_for(log), lambda gone: None)
     assert set(keyed(log)) <= set(before)
     assert [value for _, _, value in keyed(log)][-3:] == ["17", "18", "19"]
+
+
+async def test_one_that_is_cancelled_while_its_files_are_renamed(
+    log: LocalLog, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread goes on: what it renames must not be removed beside it, file by file."""
+    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
+    promote, discard = compaction_swap.promote, compaction_swap.discard
+    discarded: list[bool] = []
+
+    def held(*arguments: Any) -> None:
+        begun.set()
+        assert gate.wait(5)
+        promote(*arguments)
+        ended.set()
+
+    def discard_now(*arguments: Any) -> None:
+        if begun.is_set():
+            discarded.append(ended.is_set())
+        discard(*arguments)
+
+    monkeypatch.setattr(compaction_swap, "promote", held)
+    monkeypatch.setattr(compaction_swap, "discard", discard_now)
+    before = keyed(log)
+    cleaning = asyncio.create_task(
+        Cleaner(a_disk(), threads, worker_here).clean(log, job_for(log), lambda gone: None)
+    )
+    assert await asyncio.to_thread(begun.wait, 5)
+    cleaning.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await cleaning
+    assert discarded
+    assert all(discarded)
+    assert leftovers(log.folder) == []
+    assert keyed(log) == before
 
 
 async def test_one_that_is_cancelled_leaves_nothing_behind(

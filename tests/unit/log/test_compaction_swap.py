@@ -137,3 +137,20 @@ def test_a_discarded_replacement_leaves_nothing(tmp_path: Path) -> None:
     for segment in log.segments:
         compaction_swap.discard(DirectDisk(), tmp_path, segment.base_offset)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])
+def test_an_index_whose_new_name_a_power_cut_took(tmp_path: Path, kind: str) -> None:
+    """The .log has its new name, so the replacement counts, and with it the index that was made for it."""
+    log = a_log(tmp_path)
+    before = latest(keyed(log))
+    log.close()
+    replaced: list[list[int]] = []
+    compact(DirectDisk(), job_for(log), lambda size: None, replaced.append)
+    base = replaced[0][0]
+    compaction_swap.promote(DirectDisk(), tmp_path, base)
+    made = segment_file(tmp_path, base, kind + ".swap").read_bytes()
+    segment_file(tmp_path, base, kind + ".swap").rename(segment_file(tmp_path, base, kind + ".cleaned"))
+    again = open_log_in(tmp_path, segment_bytes=500)
+    assert segment_file(tmp_path, base, kind).read_bytes() == made
+    assert latest(keyed(again)) == before

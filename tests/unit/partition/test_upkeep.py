@@ -451,6 +451,21 @@ async def test_folders_of_deleted_topics_go(hosted: Hosted) -> None:
     assert list((hosted.data / "deleted").iterdir()) == []
 
 
+async def test_files_that_a_log_left_behind_go_though_nobody_opens_it(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150, retention_ms=HOUR_MS)
+    for value in "abcde":
+        hosted.put("orders", value)
+    hosted.clock.advance(HOUR_MS + 1)
+    await hosted.upkeep.look()
+    await hosted.upkeep._aging.round()
+    await hosted.restart()
+    assert deleted_logs(hosted)
+    await hosted.upkeep._aging.round()
+    await hosted.upkeep._removal.round()
+    assert hosted.files(".deleted") == []
+    assert list(hosted.host.open_partitions()) == []
+
+
 async def test_folders_that_no_topic_has_are_removed_after_a_start(
     hosted: Hosted, caplog: pytest.LogCaptureFixture
 ) -> None:
