@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 
 from tests.compat.clients import raw
 from tests.support.broker import BrokerProcess
-from tests.support.hostile import Bystander, open_files, open_sockets, unexpected
+from tests.support.hostile import Bystander, memory_mb, open_files, open_sockets, unexpected
 from tests.system.test_kill import SCRIPT, acknowledged, read_partition
 
 
@@ -111,6 +112,27 @@ def test_a_client_that_takes_nothing_is_closed_for_silence(tmp_path: Path) -> No
         assert eventually(lambda: open_sockets(broker.pid) < links, 20), "it is still there"
         other.check()
         stuck.close()
+
+
+def test_half_sent_requests_share_a_budget_and_lose_it_to_others(tmp_path: Path) -> None:
+    """Two hundred clients begin a request of a megabyte; one wants to finish one."""
+    limits = {"socket_request_max_bytes": str(2 << 20), "queued_max_request_bytes": "20500000"}
+    with running(tmp_path, **limits) as broker, Bystander(broker.bootstrap) as other:
+        before = memory_mb(broker.pid)
+        begun = struct.pack(">ihhih", 1 << 20, 0, 9, 1, -1) + bytes(40_000)
+        sitting = [connected(broker) for _ in range(200)]
+        for client in sitting:
+            client.sendall(begun)
+        time.sleep(0.5)
+        assert memory_mb(broker.pid) - before < 70
+        other.check()
+        with raw.Connection(broker.bootstrap, timeout_s=60) as client:
+            raw.create_topic(client, "large")
+            assert raw.produce(client, "large", raw.batch([bytes(900_000)])).error_code == 0
+        assert "stalled inside a request" in broker.log.read_text()
+        other.check()
+        for client in sitting:
+            client.close()
 
 
 def test_descriptors_of_files_are_bounded(tmp_path: Path) -> None:

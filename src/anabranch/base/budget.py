@@ -6,7 +6,6 @@ begun is charged without asking, and may overspend the budget; nothing new shoul
 made good.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 
@@ -17,7 +16,7 @@ class ByteBudget:
         """`limit` of 0 or less is none."""
         self.limit = limit
         self.used = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}  # in order
 
     @property
     def is_contended(self) -> bool:
@@ -32,10 +31,13 @@ class ByteBudget:
 
     def wait(self, ask_again: Callable[[], None]) -> None:
         """Have `ask_again` called, once, when something is given back."""
-        self._waiting.append(ask_again)
+        self._waiting[ask_again] = None
+
+    def stop_waiting(self, ask_again: Callable[[], None]) -> None:
+        self._waiting.pop(ask_again, None)
 
     def give(self, size: int) -> None:
         self.used -= size
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, {}
         for ask_again in waiting:
             ask_again()

@@ -159,8 +159,9 @@ class Connection:
         return self._frames is not None
 
     @property
-    def is_holding(self) -> bool:
-        return self._frames is not None and self._frames.is_holding
+    def is_late(self) -> bool:
+        """Whether it holds memory for a request that does not come."""
+        return self._frames is not None and self._frames.is_late()
 
     def quiesce(self) -> None:
         """The node stops: take no further request, and answer those that wait with what there is."""

@@ -21,6 +21,7 @@ import struct
 from typing import Protocol
 
 from anabranch.base.budget import ByteBudget
+from anabranch.base.clock import Clock
 from anabranch.base.errors import Corrupt, TooLarge
 from anabranch.base.network import Link
 
@@ -30,6 +31,8 @@ _LARGE_BYTES = SCRATCH_BYTES // 2  # a smaller frame does not get a whole buffer
 _MUCH_BYTES = 32 * 1024
 _FREE_BYTES = 64 * 1024  # frames up to this size are not charged
 _MAX_SPARES = 4
+_MOVES_AFTER_S = 1.0
+_WHOLE_AFTER_S = 60.0
 _LENGTH = struct.Struct(">i")
 _PREFIX = 4
 _NOTHING = memoryview(b"")
@@ -101,8 +104,11 @@ class Frames:
         "_budget",
         "_buffers",
         "_charged",
+        "_charged_at",
+        "_clock",
         "_closed",
         "_filled",
+        "_filled_then",
         "_handle",
         "_link",
         "_max_bytes",
@@ -115,18 +121,21 @@ class Frames:
     )
 
     def __init__(
-        self, buffers: Buffers, budget: ByteBudget, max_bytes: int, link: Link, owner: Owner
+        self, buffers: Buffers, budget: ByteBudget, max_bytes: int, link: Link, owner: Owner, clock: Clock
     ) -> None:
         self._buffers = buffers
         self._budget = budget
         self._max_bytes = max_bytes
         self._link = link
         self._owner = owner
+        self._clock = clock
         self._handle = owner.handle
         self._own: memoryview | None = None
         self._filled = 0
         self._size = 0  # of the frame in `_own`, prefix included; 0 while not known
         self._charged = 0
+        self._charged_at = 0.0
+        self._filled_then = 0
         self._rest = _NOTHING
         self.stopped = False
         self._starved = False
@@ -136,6 +145,18 @@ class Frames:
     def is_holding(self) -> bool:
         """Whether a charged frame is incomplete."""
         return self._charged > 0
+
+    def is_late(self) -> bool:
+        """Whether a frame that holds memory comes too slowly for others to wait for it.
+
+        It must move at all in the first second, and be on its way to be whole within a minute.
+        """
+        if not self._charged:
+            return False
+        age_s = self._clock.monotonic() - self._charged_at
+        if age_s <= _MOVES_AFTER_S:
+            return False
+        return self._filled == self._filled_then or self._filled * _WHOLE_AFTER_S < self._size * age_s
 
     # --- receiving
 
@@ -224,6 +245,8 @@ class Frames:
         if self._budget.has_room(self._size):
             self._budget.charge(self._size)
             self._charged = self._size
+            self._charged_at = self._clock.monotonic()
+            self._filled_then = self._filled
             return True
         self._starve()
         return False
@@ -236,8 +259,6 @@ class Frames:
 
     def _fed(self) -> None:
         """It is worth asking the budget again."""
-        if self._closed:
-            return
         self._starved = False
         if self._own is not None:
             self._charge()
@@ -293,6 +314,7 @@ class Frames:
         """No further frame is handled, whatever is called."""
         self.stop()
         self._closed = True
+        self._budget.stop_waiting(self._fed)
         self._own = None
         self._rest = _NOTHING
         self._refund()

@@ -2,8 +2,8 @@
 
 Connections share buffers, a budget for large frames, and the table of APIs.  There may be at most
 `max.connections` of them, `max.connections.per.ip` from one address; one that has neither sent nor
-taken anything for `connections.max.idle.ms` is closed, and one that sits on a half-sent frame while
-others wait for the memory loses it after `_STALLED_AFTER_S`.
+taken anything for `connections.max.idle.ms` is closed, and so is one that sits on a half-sent frame
+while others wait for the memory.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _trouble = Seldom(log, 1.0)
 
 _SWEEP_S = 5.0
-_STALLED_AFTER_S = 10.0
+_SWEEP_CONTENDED_S = 0.5
 _RELAX_AFTER_S = 10.0
 
 
@@ -64,7 +64,14 @@ class KafkaListener:
         self._connections.add(connection)
         self._by_address[address] += 1
         connection.last_active = self.services.clock.monotonic()
-        return Frames(self._buffers, self._budget, sockets.request_max_bytes, connection.link, connection)
+        return Frames(
+            self._buffers,
+            self._budget,
+            sockets.request_max_bytes,
+            connection.link,
+            connection,
+            self.services.clock,
+        )
 
     def dismiss(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -89,7 +96,7 @@ class KafkaListener:
     async def sweep(self) -> None:
         """Close connections that are idle or stalled, for as long as the node runs."""
         while True:
-            await asyncio.sleep(_SWEEP_S)
+            await asyncio.sleep(_SWEEP_CONTENDED_S if self._budget.is_contended else _SWEEP_S)
             self._buffers.relax()
             max_idle_ms = self.services.config.current.sockets.connections_max_idle_ms
             now = self.services.clock.monotonic()
@@ -104,8 +111,8 @@ class KafkaListener:
         silent_s = now - connection.last_active
         if silent_s > _RELAX_AFTER_S:
             connection.peer.lanes.forget()
-        if connection.is_holding and self._budget.is_contended and silent_s > _STALLED_AFTER_S:
-            log.warning("%s: closed, it stalled inside a request", link.remote)
+        if self._budget.is_contended and connection.is_late:
+            _trouble.warning("%s: closed, it stalled inside a request", link.remote)
             link.abort()
         elif 0 <= max_idle_ms < silent_s * 1000 and not connection.is_waiting:
             log.info("%s: closed after %d s of silence", link.remote, silent_s)

@@ -53,3 +53,18 @@ def test_those_who_wait_are_called_once_in_turn() -> None:
     assert (budget.used, budget.is_contended) == (80, False)
     budget.give(80)
     assert budget.used == 0
+
+
+def test_whoever_stops_waiting_is_not_called() -> None:
+    budget, called = ByteBudget(10), []
+
+    def ask_again() -> None:
+        called.append(1)
+
+    budget.charge(10)
+    budget.wait(ask_again)
+    budget.stop_waiting(ask_again)
+    budget.stop_waiting(ask_again)
+    assert not budget.is_contended
+    budget.give(10)
+    assert called == []

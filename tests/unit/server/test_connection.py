@@ -68,7 +68,7 @@ class Home:
     def admit(self, connection: Connection) -> Frames | None:
         if self.full:
             return None
-        return Frames(self.buffers, self.budget, 1 << 20, connection.link, connection)
+        return Frames(self.buffers, self.budget, 1 << 20, connection.link, connection, self.clock)
 
     def dismiss(self, connection: Connection) -> None:
         self.dismissed.append(connection)

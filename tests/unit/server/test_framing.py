@@ -13,6 +13,7 @@ from anabranch.base.budget import ByteBudget
 from anabranch.base.errors import Corrupt, TooLarge
 from anabranch.server.framing import SCRATCH_BYTES, WINDOW_BYTES, Buffers, Frames
 from tests.support.links import RecordingLink
+from tests.support.logs import SetClock
 from tests.unit.records.strategies import seeded
 
 BUFFERS = Buffers()
@@ -28,7 +29,8 @@ class Wire:
         self.got: list[bytes] = []
         self.on_frame: Callable[[bytes], None] = lambda frame: None
         self.pauses = 0
-        self.frames = Frames(BUFFERS, self.budget, max_bytes, self.link, self)
+        self.clock = SetClock()
+        self.frames = Frames(BUFFERS, self.budget, max_bytes, self.link, self, self.clock)
         self._unread = b""
 
     def handle(self, frame: memoryview) -> None:
@@ -273,6 +275,49 @@ def test_closing_gives_the_charge_back_and_lets_others_in() -> None:
     third.arrive(framed(body_of(LARGE))[50:])
     assert len(third.got) == 1
     assert budget.used == 0
+
+
+def test_one_that_leaves_while_it_waits_is_not_waited_for() -> None:
+    budget = ByteBudget(LARGE + 100)
+    first, second = Wire(budget), Wire(budget)
+    for wire in (first, second):
+        wire.arrive(framed(body_of(LARGE))[:50])
+    assert budget.is_contended
+    second.frames.close()
+    assert not budget.is_contended
+
+
+def test_who_is_late() -> None:
+    wire = Wire(ByteBudget(8 << 20))
+    data = framed(body_of(6_000_000 - 4))
+    assert not wire.frames.is_late()
+    wire.arrive(data[:50])
+    wire.clock.advance(999)
+    assert not wire.frames.is_late()
+    wire.clock.advance(2)
+    assert wire.frames.is_late(), "it has not moved"
+    wire.arrive(data[50:150_000])
+    assert not wire.frames.is_late()
+    wire.clock.advance(400)
+    assert not wire.frames.is_late(), "at 100 KB a second it will be whole in a minute"
+    wire.clock.advance(200)
+    assert wire.frames.is_late(), "a byte now and then is not enough"
+    wire.arrive(data[150_000:])
+    assert not wire.frames.is_late()
+    assert len(wire.got) == 1
+
+
+def test_one_that_waited_for_the_budget_is_not_late_at_once() -> None:
+    budget = ByteBudget(LARGE + 100)
+    first, second = Wire(budget), Wire(budget)
+    for wire in (first, second):
+        wire.arrive(framed(body_of(LARGE))[:50])
+    second.clock.advance(3_600_000)
+    assert not second.frames.is_late()
+    first.frames.close()
+    assert not second.frames.is_late()
+    second.clock.advance(1001)
+    assert second.frames.is_late()
 
 
 def test_a_handler_that_raises_gives_the_charge_back() -> None:

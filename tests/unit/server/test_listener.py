@@ -81,6 +81,7 @@ class Guest:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SWEEP_S", 0.01)
+    monkeypatch.setattr(module, "_SWEEP_CONTENDED_S", 0.01)
     for part in (module, connections):
         monkeypatch.setattr(part, "_trouble", logging.getLogger("trouble"))
 
@@ -190,6 +191,7 @@ async def test_one_that_sits_on_a_frame_others_wait_for_loses_it(caplog: pytest.
     assert needs.link.paused
     await room.sweep()
     assert sits.link.aborted
+    assert not needs.link.aborted
     assert "stalled" in caplog.text
     await settled()
     assert not needs.link.paused
