@@ -8,6 +8,7 @@
 """
 
 import os
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -80,6 +81,18 @@ class Bystander:
             if self._error is not None:
                 raise AssertionError("a bystander was harmed") from self._error
             assert self.rounds > 0, "a bystander was never served"
+
+
+class Requests(raw.Connection):
+    """Only writes requests down, to be sent in one's own way."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self._next = 1
+        self._client_id = "hostile"
+
+    def send_frame(self, body: bytes) -> None:
+        self.data += struct.pack(">i", len(body)) + body
 
 
 def memory_mb(pid: int) -> float:

@@ -16,7 +16,7 @@ from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
 from tests.compat.clients import raw
 from tests.support.broker import BrokerProcess
-from tests.support.hostile import Bystander, memory_mb, open_files, unexpected
+from tests.support.hostile import Bystander, Requests, memory_mb, open_files, unexpected
 from tests.support.logs import START_MS
 
 IDLE_CONNECTIONS = 2000
@@ -53,18 +53,6 @@ def connected(broker: BrokerProcess, receive_bytes: int = 0) -> socket.socket:
     client.settimeout(10)
     client.connect((host, int(port)))
     return client
-
-
-class Requests(raw.Connection):
-    """Only writes requests down."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self._next = 1
-        self._client_id = "hostile"
-
-    def send_frame(self, body: bytes) -> None:
-        self.data += struct.pack(">i", len(body)) + body
 
 
 def request(key: int, version: int, values: dict[str, object]) -> bytes:

@@ -6,6 +6,7 @@ A bystander goes on producing and reading through all of it, and the log has no 
 import random
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tests.compat.clients import raw
 from tests.support.broker import BrokerProcess
-from tests.support.hostile import Bystander, memory_mb, unexpected
+from tests.support.hostile import Bystander, Requests, memory_mb, unexpected
 
 MAX_BYTES = 1 << 20
 UNSUPPORTED_VERSION = 35
@@ -114,6 +115,63 @@ def test_answers_before_a_bad_frame_arrive(broker: BrokerProcess) -> None:
         client.send_frame(b"\0")
         client.receive(raw.API_VERSIONS, 0, first)
         assert client.receive_frame() is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_in_order_whatever_is_pipelined_in_whatever_pieces(broker: BrokerProcess, seed: int) -> None:
+    """Some wait, some hold the connection, some are large, some are prepared in a thread."""
+    chance = random.Random(seed)
+    with raw.Connection(broker.bootstrap) as client:
+        ids = {
+            name: raw.create_topic(client, f"{name}-{seed}", **config)
+            for name, config in (("plain", {}), ("repacked", {"compression_type": "gzip"}))
+        }
+    kinds = [
+        (raw.API_VERSIONS, 3, {"client_software_name": "x", "client_software_version": "1"}),
+        (raw.METADATA, 12, {"topics": None}),
+        (raw.FETCH, 16, raw.fetch_request([(ids["plain"], [(0, 0)])], max_wait=30, min_bytes=1 << 30)),
+        (raw.LIST_OFFSETS, 7, {"replica_id": -1, "topics": []}),
+        (raw.CREATE_TOPICS, 7, {"topics": [], "timeout": 100}),
+        *(
+            (
+                raw.PRODUCE,
+                9,
+                {
+                    "acks": -1,
+                    "timeout": 1000,
+                    "topic_data": [
+                        {
+                            "name": f"{name}-{seed}",
+                            "partition_data": [{"index": 0, "records": raw.batch([bytes(size)])}],
+                        }
+                    ],
+                },
+            )
+            for name in ids
+            for size in (10, 200_000)
+        ),
+    ]
+    requests = Requests()
+    sent: list[tuple[int, int]] = []
+    for _ in range(200):
+        key, version, values = chance.choice(kinds)
+        sent.append((key, version))
+        requests.send(key, version, values)
+    data = requests.data
+    with raw.Connection(broker.bootstrap, timeout_s=30) as client:
+        sender = threading.Thread(target=send_in_pieces, args=(client, data, chance))
+        sender.start()
+        for number, (key, version) in enumerate(sent, 1):
+            client.receive(key, version, number)
+        sender.join()
+
+
+def send_in_pieces(client: raw.Connection, data: bytes, chance: random.Random) -> None:
+    at = 0
+    while at < len(data):
+        size = chance.choice((1, 3, 4, 100, 5000, 300_000))
+        client.send_bytes(data[at : at + size])
+        at += size
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 10, 100, 5000])
