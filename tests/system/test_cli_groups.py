@@ -17,6 +17,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PATIENCE_S = 30
 RECORDS = 100
 TRANSACTIONAL = 16
+CONSUMER_GROUP_HEARTBEAT = 68
 _numbers = count()
 
 
@@ -101,6 +102,27 @@ def test_members_assignment_and_lag(run: Run, broker: BrokerProcess, topic: str,
     assert committed(run, group) == {0: 0, 1: 0}
     assert run("group", "delete", group).stdout == f"deleted {group}\n"
     assert group not in run("group", "list").stdout
+
+
+def test_a_group_that_waits_for_a_member(run: Run, broker: BrokerProcess, topic: str) -> None:
+    """The first has both partitions and never hears that it should give one to the second."""
+    group = f"waiting-{topic}"
+    with raw.Connection(broker.bootstrap) as connection:
+        for member in ("first", "second"):
+            told = {
+                "group_id": group,
+                "member_id": member,
+                "member_epoch": 0,
+                "rebalance_timeout": 60_000,
+                "subscribed_topic_names": [topic],
+                "topic_partitions": [],
+            }
+            assert connection.call(CONSUMER_GROUP_HEARTBEAT, 1, told).error_code == 0
+            deadline = time.monotonic() + PATIENCE_S
+            while len(from_json(run("group", "describe", group, "--json"))[0]["partitions"]) < 2:
+                assert time.monotonic() < deadline
+        listed = from_json(run("group", "list", "--json"))
+        assert {"group": group, "protocol": "consumer", "state": "rebalancing"} in listed
 
 
 def test_where_a_group_can_be_sent(run: Run, broker: BrokerProcess, topic: str) -> None:

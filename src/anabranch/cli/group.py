@@ -298,4 +298,6 @@ def _offsets(client: AdminClient, bootstrap: str, places: list[Place], which: Of
 
 
 def _state_name(state: ConsumerGroupState) -> str:
+    if state is ConsumerGroupState.UNKNOWN:
+        return "rebalancing"  # librdkafka has no names for the consumer protocol's Assigning and Reconciling
     return str(state.name).lower().replace("_", " ")
