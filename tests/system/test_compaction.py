@@ -14,6 +14,8 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from anabranch.base.disk import DirectDisk
+from anabranch.partition.folders import owner_of
 from tests.support.broker import BrokerProcess
 
 TOPIC = "table"
@@ -98,11 +100,12 @@ def folder_of(broker: BrokerProcess) -> Path:
 
 def wait_until_compacted(broker: BrokerProcess) -> None:
     """Until the checkpoint stands at the active segment."""
+    topic_id = owner_of(DirectDisk(), folder_of(broker))
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         point = broker.data / "cleaner-offset-checkpoint"
         active = max(int(path.name[:20]) for path in folder_of(broker).glob("*.log"))
-        if point.exists() and point.read_text().splitlines()[2:] == [f"{TOPIC} 0 {active}"]:
+        if point.exists() and point.read_text().splitlines()[2:] == [f"{topic_id} 0 {active}"]:
             return
         time.sleep(0.1)
     raise AssertionError(f"not compacted in {PATIENCE_S:.0f} s:\n{broker.last_lines()}")
