@@ -10,6 +10,7 @@ beside it. The file is bench/results/<date>-<what>.json (`--out` names another);
 """
 
 import argparse
+import compileall
 import datetime
 import json
 import os
@@ -132,6 +133,7 @@ def main() -> None:
         "command": shlex.join(["python", "bench/anchors/run.py", *sys.argv[1:]]),
         "machine": machine(),
     }
+    compileall.compile_dir(ROOT / "src", quiet=2)  # as an installed package is
     with tempfile.TemporaryDirectory(prefix="anchors-", dir=args.data) as temporary:
         folder = Path(temporary)
         if "events" in what:

@@ -235,7 +235,7 @@ class Connection:
     def _take_raw(self, reply: Any, ctx: RequestContext, size: int) -> None:
         if reply is None:
             return
-        if isinstance(reply, tuple | list):
+        if type(reply) is tuple or type(reply) is list:
             self._answer(ctx.correlation_id, None, reply)
         elif asyncio.iscoroutine(reply):
             self._home.track(self._run_raw(self._hold(), reply, ctx), size)
