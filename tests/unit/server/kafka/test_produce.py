@@ -391,10 +391,10 @@ async def test_threads_see_bytes_of_their_own(served: Served, monkeypatch: pytes
         seen.wait(5)
         return real(codec, data, level)
 
-    monkeypatch.setattr("anabranch.records.builder.compress", slow)
     body = served.produce_body(
         {"acks": -1, "topic_data": [{"name": "r", "partition_data": [{"index": 0, "records": large()}]}]}, 9
     )
+    monkeypatch.setattr("anabranch.records.builder.compress", slow)
     frame = memoryview(bytearray(b"head" + body))
     context = module.RequestContext(9, 1, "test", 1, served.services, served.peer)
     work: Any = module.produce(frame, 4, context)
