@@ -31,6 +31,10 @@ from anabranch.base.disk import Buffer, File
 log = logging.getLogger(__name__)
 
 
+_SMALL_BYTES = 16 * 1024
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+
+
 class FileRange(NamedTuple):
     """`size` bytes of `file` from `position`."""
 
@@ -160,8 +164,10 @@ class TcpLink(asyncio.BufferedProtocol):
     # --- the peer's side
 
     def send(self, chunks: Sequence[Chunk]) -> None:
-        if not self._queue and self._fd >= 0 and FileRange not in map(type, chunks):
-            chunks = self._send_at_once(cast(Sequence[Buffer], chunks))
+        if not self._queue and self._fd >= 0:
+            buffers = chunks if FileRange not in map(type, chunks) else _as_buffers(chunks)
+            if buffers is not None:
+                chunks = self._send_at_once(cast(Sequence[Buffer], buffers))
         for chunk in chunks:
             size = _size(chunk)
             if size:
@@ -282,6 +288,30 @@ class TcpLink(asyncio.BufferedProtocol):
         self._pump()
         if not self._queue and self._fd >= 0:
             self._peer.drained()
+
+
+def _as_buffers(chunks: Sequence[Chunk]) -> list[Buffer] | None:
+    """`chunks` with what they name read in, if that is little and in the cache.
+
+    A small range is cheaper to copy than to send on its own: one call instead of three.
+    """
+    buffers: list[Buffer] = []
+    read = 0
+    for chunk in chunks:
+        if type(chunk) is not FileRange:
+            buffers.append(cast(Buffer, chunk))
+            continue
+        read += chunk.size
+        if read > _SMALL_BYTES or _NOWAIT is None:
+            return None
+        buffer = bytearray(chunk.size)
+        try:
+            if os.preadv(chunk.file.fileno(), [buffer], chunk.position, _NOWAIT) != chunk.size:
+                return None
+        except OSError:  # not in the cache, or no such question: the pump knows what to do
+            return None
+        buffers.append(buffer)
+    return buffers
 
 
 def _is_cached(part: FileRange) -> bool:

@@ -192,6 +192,23 @@ def test_many_small_chunks_leave_in_order(run: Run) -> None:
     run(scenario)
 
 
+def test_a_small_range_leaves_with_what_is_around_it(
+    run: Run, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sent_alone(link: object, head: FileRange) -> None:
+        raise AssertionError(f"{head.size} bytes were sent on their own")
+
+    monkeypatch.setattr(network.TcpLink, "_send_range", sent_alone)
+
+    async def scenario() -> None:
+        async with connected() as (peer, client):
+            peer.link.send([b"a", FileRange(file, 0, 1000), b"b", FileRange(file, 1000, 1000), b"c"])
+            assert await read(client, 2003) == b"a" + PATTERN[:1000] + b"b" + PATTERN[1000:2000] + b"c"
+        file.close()
+
+    run(scenario)
+
+
 def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
     run: Run, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +219,7 @@ def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
         return False
 
     monkeypatch.setattr(network, "_is_cached", never_cached)
+    monkeypatch.setattr(network, "_NOWAIT", None)  # small ranges have no way of their own then
 
     async def scenario() -> None:
         async with connected() as (peer, client):
