@@ -63,6 +63,15 @@ def lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines()
 
 
+def repeatable(arguments: list[str]) -> list[str]:
+    """The arguments without where this machine kept its data: that is nobody else's."""
+    kept = list(arguments)
+    while "--data" in kept:
+        at = kept.index("--data")
+        del kept[at : at + 2]
+    return kept
+
+
 def output(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout or done.stderr
@@ -130,7 +139,7 @@ def main() -> None:
     report: dict[str, Any] = {
         "what": args.what,
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "bench/anchors/run.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "bench/anchors/run.py", *repeatable(sys.argv[1:])]),
         "machine": machine(),
     }
     compileall.compile_dir(ROOT / "src", quiet=2)  # as an installed package is
