@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.base.disk import DirectDisk, Disk
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import BrokerId, TopicName, id_text
 from anabranch.log.checkpoints import read_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
-from anabranch.partition.folders import encode_id
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.partition.upkeep import Upkeep
@@ -100,7 +99,7 @@ class Hosted:
 
     def points(self, checkpoint: str) -> dict[tuple[str, int], int]:
         """What a checkpoint says, by the names of the topics that are there."""
-        names = {encode_id(topic_id): name for name, (topic_id, _, _) in self._topics.items()}
+        names = {id_text(topic_id): name for name, (topic_id, _, _) in self._topics.items()}
         found = read_offsets(self.disk, self.data / checkpoint)
         return {(names.get(topic, topic), index): offset for (topic, index), offset in found.items()}
 

@@ -111,10 +111,6 @@ class File:
     def pread(self, size: int, at: int) -> bytes:
         return os.pread(self.fileno(), size, at)
 
-    def pwrite(self, data: Buffer, at: int) -> None:
-        os.pwrite(self.fileno(), data, at)
-        self.size = max(self.size, at + len(data))
-
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fileno(), size)
         self.size = size

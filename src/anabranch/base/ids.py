@@ -11,6 +11,7 @@ full name for any other:
 Names reach the file system as folder names, so what is legal is decided here and nowhere else.
 """
 
+import base64
 import re
 from functools import cached_property
 from typing import NewType
@@ -30,6 +31,11 @@ NO_PRODUCER = ProducerId(-1)
 MAX_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _FULL = re.compile(r"persistent://([^/]+)/([^/]+)/([^/]+)")
+
+
+def id_text(id: UUID) -> str:
+    """An id as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(id.bytes).rstrip(b"=").decode("ascii")
 
 
 def _check(part: str, whole: str) -> None:

@@ -20,10 +20,10 @@ import msgspec
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import Conflict, Exists, Unavailable, UnknownTopic, UnknownTopicId
-from anabranch.base.ids import BrokerId, TopicId, TopicName
+from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
 from anabranch.cluster.builder import topic_image
 from anabranch.cluster.follower import Follower, Subscriber
-from anabranch.cluster.identity import as_text, random_id
+from anabranch.cluster.identity import random_id
 from anabranch.cluster.image import BrokerImage, ClusterImage, Overrides, TopicImage, collision_key
 from anabranch.cluster.topics import (
     NewTopic,
@@ -244,7 +244,7 @@ class Cluster:
         if isinstance(target, UUID):
             topic = self.image.topics_by_id.get(TopicId(target))
             if topic is None:
-                raise UnknownTopicId(f"there is no topic with id {as_text(target)}")
+                raise UnknownTopicId(f"there is no topic with id {id_text(target)}")
             return topic
         topic = self.image.topics.get(target)
         if topic is None:
@@ -258,7 +258,7 @@ class Cluster:
 async def _cluster_id(store: MetadataStore, clock: Clock, chance: Random) -> str:
     value = await store.get(paths.CLUSTER)
     if value is None:
-        founded = ClusterDocument(as_text(random_id(chance)), clock.now_ms())
+        founded = ClusterDocument(id_text(random_id(chance)), clock.now_ms())
         try:
             await store.put(paths.CLUSTER, encode(founded), MUST_NOT_EXIST)
         except Exists:

@@ -4,17 +4,14 @@ Kafka never gives out an id that starts with '-', which command lines would take
 ids it keeps for itself (0, 1 and other small numbers) are not of version 4, so they cannot come up.
 """
 
-import base64
 from random import Random
 from uuid import UUID
+
+from anabranch.base.ids import id_text
 
 
 def random_id(chance: Random) -> UUID:
     while True:
         id = UUID(int=chance.getrandbits(128), version=4)
-        if not as_text(id).startswith("-"):
+        if not id_text(id).startswith("-"):
             return id
-
-
-def as_text(id: UUID) -> str:
-    return base64.urlsafe_b64encode(id.bytes).rstrip(b"=").decode("ascii")

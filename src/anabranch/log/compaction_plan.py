@@ -18,24 +18,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from anabranch.log.config import LogConfig
+from anabranch.log.retention import Kept
 
 _LARGEST_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
-class Part(Protocol):
-    """What is looked at of a segment."""
+class Part(Kept, Protocol):
+    """What is looked at of a segment: as retention does, and where it begins."""
 
     @property
     def base_offset(self) -> int: ...
-
-    @property
-    def end_offset(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def max_timestamp(self) -> int: ...
 
 
 class Plan(NamedTuple):

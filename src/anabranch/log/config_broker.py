@@ -63,7 +63,7 @@ class UpkeepConfig:
         Kind.INT,
         2,
         at_least(1),
-        "Threads that recover logs at start and flush them at the end.",
+        "Threads that sync logs, while the broker runs and at its end; a change counts from the next start.",
         dynamic=True,
     )
 

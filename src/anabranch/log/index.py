@@ -101,10 +101,6 @@ class MappedIndex:
         """Make sure that the file exists, for tools that expect it."""
         self._open().fileno()
 
-    def sync(self) -> None:
-        if self._file is not None:
-            self._file.sync()
-
     def syncer(self) -> Callable[[], None]:
         """As `File.syncer`."""
         return self._open().syncer()

@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
+from anabranch.base.ids import id_text
 from anabranch.log.checkpoints import CLEANER_POINTS, TopicPartition, read_offsets, write_offsets
 from anabranch.log.cleaner import Cleaner, make_job
 from anabranch.log.compaction import Summary
@@ -25,7 +26,6 @@ from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
 from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
-from anabranch.partition.folders import encode_id
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
 
@@ -184,7 +184,7 @@ class Cleaning:
         log.error("%s, next try in %d s", error, retry_ms // 1000)
 
     async def save_points(self) -> None:
-        served = {encode_id(topic.topic_id) for topic in self._host.topics()}
+        served = {id_text(topic.topic_id) for topic in self._host.topics()}
         self._points = {key: offset for key, offset in self._points.items() if key[0] in served}
         path = self._host.data / CLEANER_POINTS
         await asyncio.get_running_loop().run_in_executor(

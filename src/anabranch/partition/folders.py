@@ -9,7 +9,6 @@
 same name is never taken for the new one.
 """
 
-import base64
 import fcntl
 import logging
 import os
@@ -19,7 +18,7 @@ from uuid import UUID, uuid4
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Unavailable
-from anabranch.base.ids import TopicName
+from anabranch.base.ids import TopicName, id_text
 from anabranch.log.paths import LOG, PARTITION_METADATA
 
 log = logging.getLogger(__name__)
@@ -29,11 +28,6 @@ DELETED_FOLDERS = "deleted"
 CLEAN_STOP = ".kafka_cleanshutdown"
 LOCK = ".lock"
 _NAMED = re.compile(rb"version:\s*0\s+topic_id:\s*([\w-]{22})")
-
-
-def encode_id(topic_id: UUID) -> str:
-    """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def partition_folder(data: Path, topic: TopicName, index: int) -> Path:
@@ -61,7 +55,7 @@ def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:
     named = _NAMED.fullmatch(found.strip())
     moved = None
     if named is not None:
-        if named[1].decode() == encode_id(topic_id):
+        if named[1].decode() == id_text(topic_id):
             return None
         moved = deleted_folder(data)
         disk.make_dirs(moved.parent)
@@ -69,7 +63,7 @@ def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:
     elif found:  # no reason to give up the records beside it
         log.warning("%s is damaged and written anew", path)
     disk.make_dirs(folder)
-    disk.write_whole(path, f"version: 0\ntopic_id: {encode_id(topic_id)}\n".encode(), sync=False)
+    disk.write_whole(path, f"version: 0\ntopic_id: {id_text(topic_id)}\n".encode(), sync=False)
     return moved
 
 

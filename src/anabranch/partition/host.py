@@ -18,7 +18,7 @@ from uuid import UUID
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, InvalidTopicName, UnknownTopic
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import BrokerId, TopicName, id_text
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartition, read_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.recovery import open_log
@@ -28,7 +28,6 @@ from anabranch.partition.folders import (
     TOPICS,
     claim,
     deleted_folder,
-    encode_id,
     partition_folder,
     stored_bytes,
 )
@@ -55,7 +54,7 @@ class ServedTopic:
         self.config = config
         self.leader_epoch = 0
         self.partitions: list[Partition | None] = [None] * count
-        self._id_text = encode_id(topic_id)
+        self._id_text = id_text(topic_id)
 
     def key(self, index: int) -> TopicPartition:
         """What a partition goes by in checkpoints."""
@@ -135,7 +134,7 @@ class PartitionHost:
         topic = self._by_name.get(stored.topic.kafka)
         if topic is not None and stored.partition < len(topic.partitions):
             is_open = topic.partitions[stored.partition] is not None
-            if is_open or stored.owner in (None, encode_id(topic.topic_id)):
+            if is_open or stored.owner in (None, id_text(topic.topic_id)):
                 return
         log.warning("%s belongs to no topic and is removed", stored.folder)
         self._move_away(stored.folder)
@@ -267,7 +266,7 @@ class PartitionHost:
 
     def checkpoints(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Recovery points and log starts of all partitions that are served, opened or not."""
-        served = {encode_id(topic_id) for topic_id in self._by_id}
+        served = {id_text(topic_id) for topic_id in self._by_id}
         for points in (self._recovery_points, self._log_starts):
             for key in [key for key in points if key[0] not in served]:
                 del points[key]

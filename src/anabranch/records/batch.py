@@ -42,11 +42,9 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 PULSAR_ENTRY = 0x4000
 
-_LENGTH = struct.Struct(">qi")
 _PLACE = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
-_STAMP = struct.Struct(">Ih")
 
 
 class BatchHeader(NamedTuple):

@@ -44,8 +44,9 @@ from anabranch.base.errors import (
     UnknownSubscription,
     UnsupportedCompression,
 )
+from anabranch.base.ids import id_text
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.identity import as_text, random_id
+from anabranch.cluster.identity import random_id
 from anabranch.cluster.image import Overrides
 from anabranch.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
 from anabranch.server.config import DynamicConfig
@@ -76,7 +77,7 @@ class Client(NamedTuple):
     def attributes(self, instance_id: UUID) -> dict[str, str | None]:
         """What subscriptions are matched by."""
         return {
-            "client_instance_id": as_text(instance_id),
+            "client_instance_id": id_text(instance_id),
             "client_id": self.client_id,
             "client_software_name": self.peer.software_name,
             "client_software_version": self.peer.software_version,

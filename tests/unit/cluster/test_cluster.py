@@ -24,9 +24,9 @@ from anabranch.base.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName, id_text
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.identity import as_text, random_id
+from anabranch.cluster.identity import random_id
 from anabranch.cluster.image import BrokerImage, ClusterImage, topic_changes
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta import paths
@@ -420,13 +420,13 @@ async def test_a_creator_that_gives_up_leaves_no_gap(cluster: Cluster) -> None:
     await cluster.create_topic(new("other"))  # shares or follows the round of the first
     assert {name.kafka for name in cluster.image.topics} in ({"other"}, {"orders", "other"})
     made = TopicId(random_id(random.Random(1)))
-    with pytest.raises(UnknownTopicId, match=as_text(made)):
+    with pytest.raises(UnknownTopicId, match=id_text(made)):
         await cluster.delete_topic(made)
 
 
 def test_ids_do_not_start_like_an_option() -> None:
     chance = random.Random(0)
-    texts = [as_text(random_id(chance)) for _ in range(2000)]
+    texts = [id_text(random_id(chance)) for _ in range(2000)]
     assert not any(text.startswith("-") for text in texts)
     assert any("-" in text for text in texts)
     assert {len(text) for text in texts} == {22}

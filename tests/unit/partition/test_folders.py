@@ -10,8 +10,8 @@ import pytest
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Unavailable
-from anabranch.base.ids import TopicName
-from anabranch.partition.folders import LOCK, DataFolderLock, claim, encode_id, partition_folder
+from anabranch.base.ids import TopicName, id_text
+from anabranch.partition.folders import LOCK, DataFolderLock, claim, partition_folder
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
 
@@ -24,7 +24,7 @@ def claimed(data: Path, topic_id: UUID = OURS) -> tuple[Path, Path | None]:
 def test_a_folder_is_claimed_once_and_recognised(tmp_path: Path) -> None:
     folder, moved = claimed(tmp_path)
     assert moved is None
-    assert (folder / "partition.metadata").read_text() == f"version: 0\ntopic_id: {encode_id(OURS)}\n"
+    assert (folder / "partition.metadata").read_text() == f"version: 0\ntopic_id: {id_text(OURS)}\n"
     (folder / "data").write_bytes(b"x")
     assert claimed(tmp_path) == (folder, None)
     assert (folder / "data").exists()
@@ -50,12 +50,12 @@ def test_a_damaged_file_gives_nothing_away(tmp_path: Path, content: bytes) -> No
     (folder / "partition.metadata").write_bytes(content)
     assert claimed(tmp_path) == (folder, None)
     assert (folder / "data").read_bytes() == b"x"
-    assert (folder / "partition.metadata").read_text() == f"version: 0\ntopic_id: {encode_id(OURS)}\n"
+    assert (folder / "partition.metadata").read_text() == f"version: 0\ntopic_id: {id_text(OURS)}\n"
 
 
 def test_windows_line_ends_and_spaces_are_the_same_topic(tmp_path: Path) -> None:
     folder, _ = claimed(tmp_path)
-    (folder / "partition.metadata").write_text(f"version: 0\r\ntopic_id:  {encode_id(OURS)}")
+    (folder / "partition.metadata").write_text(f"version: 0\r\ntopic_id:  {id_text(OURS)}")
     assert claimed(tmp_path) == (folder, None)
 
 

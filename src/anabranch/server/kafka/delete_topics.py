@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, Invalid, TopicDeletionDisabled, UnknownTopic, UnknownTopicId
-from anabranch.base.ids import TopicId, TopicName
-from anabranch.cluster.identity import as_text
+from anabranch.base.ids import TopicId, TopicName, id_text
 from anabranch.cluster.image import ClusterImage, TopicImage
 from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.errors import code_of, message_of
@@ -72,7 +71,7 @@ def _check(target: _Target, times: int) -> None:
 
 def _unknown(target: _Target) -> AnabranchError:
     if target.id is not None:
-        return UnknownTopicId(f"there is no topic with id {as_text(target.id)}")
+        return UnknownTopicId(f"there is no topic with id {id_text(target.id)}")
     return UnknownTopic(f"there is no topic '{target.name}'")
 
 
