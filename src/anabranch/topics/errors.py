@@ -1,0 +1,61 @@
+"""What a topic refuses, named by Pulsar's own reason; `server/pulsar/errors.py` has the codes.
+
+The base class says what the client should do about it, as everywhere (`base/errors.py`).
+"""
+
+from anabranch.base.errors import Conflict, Fenced, Invalid, NotFound, Throttled, Unavailable
+
+
+class ProducerBusy(Conflict):
+    """The topic has no place for this producer now: a name in use, an exclusive one, too many."""
+
+
+class ProducerNameInUse(ProducerBusy):
+    """Another producer of that name is connected."""
+
+
+class ProducerFenced(Fenced):
+    """Another producer has, or had meanwhile, the topic to itself; this one is to give up."""
+
+
+class ProducerClosed(Fenced):
+    """The producer was closed, by its client or by the broker, and sends no more."""
+
+
+class TopicTerminated(Invalid):
+    """The topic takes no more messages, for good."""
+
+
+class TopicClosed(Unavailable):
+    """The topic is being unloaded or deleted; look it up again."""
+
+
+class TopicBusy(Conflict):
+    """It has producers or consumers, and nobody said to do it all the same."""
+
+
+class BacklogHold(Unavailable):
+    """The backlog is beyond its quota: producers are to hold what they have and come back."""
+
+
+class BacklogExceeded(Unavailable):
+    """The backlog is beyond its quota: producers are to fail what they have."""
+
+
+class NotAllowed(Invalid):
+    """A rule of the topic, its namespace or the broker forbids it."""
+
+
+class TooManyRequests(Throttled):
+    """A consumer subscribes more often than the rules allow."""
+
+
+class SubscriptionNotFound(NotFound): ...
+
+
+class SubscriptionBusy(Conflict):
+    """It has consumers."""
+
+
+class DuplicateUnknown(Unavailable):
+    """Whether a message is a duplicate cannot be said before one under way is on the disk; send it again."""
