@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test fmt docs soak bench anchors compat-java java clean
+.PHONY: help setup demo check test fmt docs proto soak bench anchors compat-java java clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ fmt: $(STAMP) ## format, and fix what the linter can
 
 docs: $(STAMP) ## write the pages that are made from the code
 	$(BIN)/python docs/configuration.py
+
+proto: $(STAMP) ## compile the .proto files
+	$(BIN)/python docs/protobuf.py
 
 soak: $(STAMP) ## the tests again, the long variants
 	ANABRANCH_SOAK=1 $(BIN)/python -m pytest -q --durations=20 --timeout=3600 $(PYTEST)

@@ -1,0 +1,38 @@
+"""Whether a part of a file is in memory, and how to bring it there.
+
+A read that has to wait for the disk would hold up the whole loop.  The kernel can be asked first (RWF_NOWAIT,
+1 µs); what it would have to wait for is read once by a thread and is in the cache after that.
+"""
+
+import os
+
+from anabranch.base.network import FileRange
+
+_PIECE_BYTES = 1 << 18
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+
+
+def is_cached(part: FileRange) -> bool:
+    """Whether the end of `part` can be read without waiting for the disk."""
+    try:
+        os.preadv(part.file.fileno(), [bytearray(1)], part.position + part.size - 1, _NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # the file system does not know RWF_NOWAIT
+    return True
+
+
+def read_through(part: FileRange) -> None:
+    """Bring `part` into the page cache.  Runs in a thread, on a descriptor of its own."""
+    fd = os.open(part.file.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        scratch = bytearray(_PIECE_BYTES)
+        at, end = part.position, part.position + part.size
+        while at < end:
+            got = os.preadv(fd, [memoryview(scratch)[: end - at]], at)
+            if not got:
+                return
+            at += got
+    finally:
+        os.close(fd)

@@ -1,0 +1,100 @@
+"""A partition as Pulsar consumers read it: entry by entry, decided transactions only.
+
+    read      entries from an offset on, below what readers may see
+    bounds    which entry an offset belongs to
+
+Reads go to the page cache and are copied from there, since a frame's head stands before each entry.  What
+is not in the cache is read by a thread first: `pending` says when to ask again, and the loop goes on.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from anabranch.base.errors import OffsetOutOfRange
+from anabranch.base.network import FileRange
+from anabranch.base.page_cache import is_cached, read_through
+from anabranch.log.transactions import AbortedTransaction
+from anabranch.partition.partition import Partition
+from anabranch.partition.partition_log import Isolation
+from anabranch.records.batch import HEADER_SIZE, read_header, split_batches
+from anabranch.records.entries import Entry, as_entry
+
+
+class Entries(NamedTuple):
+    """What a read brought; `pending` is set if the disk must be asked first, and nothing else is then."""
+
+    entries: list[Entry]
+    next_offset: int
+    """Where to go on: everything below it is in `entries`, is no message, or was asked for not to be."""
+    pending: "asyncio.Future[None] | None" = None
+
+
+class EntryReader:
+    __slots__ = ("_partition", "_warmed")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._warmed: FileRange | None = None  # once is enough: some file systems always say they would wait
+
+    @property
+    def start(self) -> int:
+        """The oldest offset there is."""
+        return self._partition.log_start
+
+    @property
+    def end(self) -> int:
+        """The offset that readers may see up to."""
+        return self._partition.last_stable
+
+    def read(self, offset: int, max_bytes: int) -> Entries:
+        """Entries from the one that holds `offset`; the first one whatever its size.
+
+        An offset that is no more (retention has taken it) means the oldest there is.
+        """
+        partition = self._partition
+        offset = max(offset, partition.log_start)
+        if offset >= self.end:
+            return Entries([], offset)
+        part = partition.read(offset, max_bytes, Isolation.COMMITTED, whole_first=True)
+        if part is None:
+            return Entries([], self.end)
+        if not is_cached(part) and part != self._warmed:
+            self._warmed = part
+            loop = asyncio.get_running_loop()
+            return Entries([], offset, loop.run_in_executor(None, read_through, part))
+        aborted = partition.aborted(offset, Isolation.COMMITTED, part)
+        return _entries(part.file.pread(part.size, part.position), offset, aborted or [])
+
+    def bounds(self, offset: int) -> tuple[int, int]:
+        """The first offset of the entry that holds `offset`, and the one after its last.
+
+        OffsetOutOfRange if nothing is there or ever was.
+        """
+        part = self._partition.read(offset, HEADER_SIZE, Isolation.UNCOMMITTED, whole_first=True)
+        if part is None:
+            raise OffsetOutOfRange(f"there is no message at offset {offset}")
+        header = read_header(part.file.pread(HEADER_SIZE, part.position))
+        if header.base_offset > offset:  # compaction left a gap there
+            return offset, header.base_offset
+        return header.base_offset, header.last_offset + 1
+
+
+def _entries(data: bytes, offset: int, aborted: list[AbortedTransaction]) -> Entries:
+    """The messages in `data` from `offset` on, without those of aborted transactions."""
+    entries: list[Entry] = []
+    next_offset = offset
+    for header, batch in split_batches(data):
+        next_offset = header.last_offset + 1
+        if header.is_control or (
+            header.is_transactional and _is_aborted(header.producer_id, header.base_offset, aborted)
+        ):
+            continue
+        entries.append(as_entry(header, batch))
+    return Entries(entries, next_offset)
+
+
+def _is_aborted(producer_id: int, offset: int, aborted: list[AbortedTransaction]) -> bool:
+    return any(
+        ended.producer_id == producer_id and ended.first_offset <= offset <= ended.last_offset
+        for ended in aborted
+    )
