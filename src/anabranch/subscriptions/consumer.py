@@ -1,0 +1,101 @@
+"""A consumer as its subscription sees it: who it is, how much it may be sent, what it was sent.
+
+    permits   messages the client has room for.  A delivery takes one a message, and may overshoot by a
+              batch, since entries are never cut; a FLOW brings new ones
+    pending   entries delivered and not acknowledged: offset -> (messages, hash of the key or NO_HASH)
+    unacked   messages in them that are not acknowledged
+
+`queue_size` is what the first FLOW brought: how much the client can hold.  After a seek it is what permits are
+counted from anew, for clients that stay attached (`stays_over_seek`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from anabranch.subscriptions.channel import Channel
+
+NO_HASH = -1
+
+
+class HashRange(NamedTuple):
+    """Hashes `start` to `last`, both included, as the protocol has them."""
+
+    start: int
+    last: int
+
+
+class KeySharing(NamedTuple):
+    """How a consumer of a key_shared subscription wants to share keys (keySharedMeta)."""
+
+    ranges: Sequence[HashRange] | None = None
+    """Sticky: the hashes that are this consumer's.  None: split among all automatically."""
+    allows_out_of_order: bool = False
+
+
+class Consumer:
+    __slots__ = (
+        "address",
+        "bytes_out",
+        "channel",
+        "client_version",
+        "connected_since_ms",
+        "id",
+        "is_blocked",
+        "key_sharing",
+        "last_acked_ms",
+        "last_flow_ms",
+        "last_sent_ms",
+        "messages_acked",
+        "messages_out",
+        "messages_redelivered",
+        "name",
+        "pending",
+        "permits",
+        "priority",
+        "properties",
+        "queue_size",
+        "sought",
+        "stays_over_seek",
+        "unacked",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        channel: Channel,
+        *,
+        priority: int = 0,
+        key_sharing: KeySharing | None = None,
+        properties: Mapping[str, str] | None = None,
+        stays_over_seek: bool = False,
+        address: str = "",
+        client_version: str = "",
+        connected_since_ms: int = 0,
+    ) -> None:
+        """`stays_over_seek`: its client clears its queue when a seek succeeds, and needs no new subscription."""
+        self.id = id
+        self.name = name
+        self.channel = channel
+        self.priority = priority
+        self.key_sharing = key_sharing or KeySharing()
+        self.properties = properties or {}
+        self.stays_over_seek = stays_over_seek
+        self.address = address
+        self.client_version = client_version
+        self.connected_since_ms = connected_since_ms
+        self.permits = 0
+        self.queue_size = 0
+        self.unacked = 0
+        self.is_blocked = False
+        self.sought = False  # it was attached when the subscription was sought: what it acks may be of before
+        self.pending: dict[int, tuple[int, int]] = {}
+        self.messages_out = self.bytes_out = self.messages_redelivered = self.messages_acked = 0
+        self.last_flow_ms = self.last_sent_ms = self.last_acked_ms = 0
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.id}, {self.name!r}, permits={self.permits}, unacked={self.unacked})"
+
+    def can_take(self) -> bool:
+        """Whether it may be sent anything now."""
+        return self.permits > 0 and not self.is_blocked and self.channel.is_writable()
