@@ -110,7 +110,7 @@ class LocalLog:
         last = base + header.last_offset_delta
         segment = self.segments[-1]
         if segment.size and (
-            not segment.has_room(len(batch), last, self.config) or self._is_old(segment, header.max_timestamp)
+            not segment.has_room(len(batch), last, self.config) or self.is_old(segment, header.max_timestamp)
         ):
             segment = self.roll()
         place(batch, base, leader_epoch)
@@ -153,7 +153,7 @@ class LocalLog:
                 AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
             )
 
-    def _is_old(self, segment: Segment, timestamp: int) -> bool:
+    def is_old(self, segment: Segment, timestamp: int) -> bool:
         """Whether `segment.ms` has passed, by the records' own time where they have one."""
         first = segment.first_timestamp
         if first is not None and first >= 0 and timestamp >= 0:

@@ -11,7 +11,7 @@ memory that batches can ask for by being larger inside.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from anabranch.base.clock import Clock
@@ -27,15 +27,17 @@ from anabranch.base.ids import BrokerId
 from anabranch.base.network import FileRange
 from anabranch.base.waiters import Waiter, Waiters
 from anabranch.log import validation
+from anabranch.log.append_entries import append_entries
 from anabranch.log.config import LogConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.log.producers import Producer
 from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
-from anabranch.partition.partition_log import Appended, Isolation, TimestampAndOffset
+from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
 from anabranch.partition.watermark import HighWatermark
 from anabranch.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
+from anabranch.records.entry_batches import NewEntry
 from anabranch.records.record import iter_records, payload_of
 
 Changed = Callable[["Partition"], "asyncio.Future[None] | None"]
@@ -156,6 +158,22 @@ class Partition:
             append_time_ms = now_ms
             header = validation.stamped(batch, now_ms)
         return self._store(batch, header, append_time_ms)
+
+    def append_entries(self, entries: Sequence[NewEntry]) -> AppendedEntries:
+        """Store what a Pulsar producer sent, in one go."""
+        if self.retired:
+            raise UnknownTopic("the topic is gone")
+        stamped = self.log.config.message_timestamp_type == "LogAppendTime"
+        offsets = append_entries(
+            self.log, entries, self.leader_epoch, self._clock.now_ms() if stamped else -1
+        )
+        if self._hw.replica_reached(self._broker, self.log.log_end):
+            self._waiters.wake()
+        return AppendedEntries(offsets, self._changed(self))
+
+    def acknowledgement(self) -> "asyncio.Future[None] | None":
+        """What an answer about something that was appended before must wait for, if anything."""
+        return self._changed(self)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         return self.log.producers.has_open_transaction(producer_id, epoch)

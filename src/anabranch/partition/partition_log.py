@@ -33,6 +33,13 @@ class Appended(NamedTuple):
     acknowledged: "asyncio.Future[None] | None"
 
 
+class AppendedEntries(NamedTuple):
+    """Where entries went, by their first messages."""
+
+    offsets: list[int]
+    acknowledged: "asyncio.Future[None] | None"
+
+
 class TimestampAndOffset(NamedTuple):
     timestamp: int
     offset: int

@@ -1,9 +1,9 @@
 """A topic (one partition of it) as Pulsar clients attach to it.
 
-    PRODUCER   await topic.add_producer(producer) -> Joined          topic.remove_producer(producer)
-    SEND       topic.publish(producer, sends) -> Published
-    SUBSCRIBE  await topic.attach(consumer, wanted) -> Subscription  await topic.detach(subscription, consumer)
-    SEEK       await topic.offset_for_time(ms), topic.offset_of(position) -> offset for Subscription.seek
+PRODUCER   await topic.add_producer(producer) -> Joined          topic.remove_producer(producer)
+SEND       topic.publish(producer, sends) -> Published
+SUBSCRIBE  await topic.attach(consumer, wanted) -> Subscription  await topic.detach(subscription, consumer)
+SEEK       await topic.offset_for_time(ms), topic.offset_of(position) -> offset for Subscription.seek
 """
 
 from typing import NamedTuple, Protocol

@@ -1,0 +1,51 @@
+"""What Pulsar producers sent, appended to a log: many entries with one write.
+
+The batches are made here with their offsets and leader epoch in place, since nothing comes between
+making and writing them.  All of them go in or none; entries that do not fit into one segment together
+go in one by one, and if one of those fails the ones before it are in.
+"""
+
+from collections.abc import Sequence
+
+from anabranch.base.errors import RecordListTooLarge
+from anabranch.log.local_log import LocalLog
+from anabranch.records.entry_batches import NewEntry, Part, enclose_all
+
+
+def append_entries(
+    log: LocalLog, entries: Sequence[NewEntry], leader_epoch: int, append_time_ms: int = -1
+) -> list[int]:
+    """Write `entries`; the offset of each one's first message."""
+    batches, parts = enclose_all(entries, log.log_end, leader_epoch, append_time_ms)
+    limit = log.config.segment_bytes
+    if len(batches) > limit:
+        if len(entries) == 1:
+            raise RecordListTooLarge(f"the message is {len(batches)} bytes, segment.bytes is {limit}")
+        return [append_entries(log, (entry,), leader_epoch, append_time_ms)[0] for entry in entries]
+    base = log.log_end
+    _write(log, batches, parts)
+    log.log_end = parts[-1].last_offset + 1
+    if leader_epoch > log.epochs.latest:
+        log.epochs.assign(leader_epoch, base)
+    return [base, *[part.last_offset + 1 for part in parts[:-1]]]
+
+
+def _write(log: LocalLog, batches: bytearray, parts: Sequence[Part]) -> None:
+    segment = log.segments[-1]
+    last = parts[-1]
+    if segment.size and (
+        not segment.has_room(len(batches), last.last_offset, log.config)
+        or log.is_old(segment, last.max_timestamp)
+    ):
+        segment = log.roll()
+    end_offset, first_timestamp = segment.end_offset, segment.first_timestamp
+    position = start = segment.file.append(batches)
+    try:
+        note = segment.note
+        for size, last_offset, max_timestamp in parts:
+            note(position, size, last_offset, max_timestamp)
+            position += size
+    except BaseException:  # or the next batch would lie behind some that nobody knows of
+        segment.truncate(start, end_offset)
+        segment.first_timestamp = first_timestamp
+        raise

@@ -1,0 +1,66 @@
+"""Several Pulsar entries as the batches to store, one after the other in one buffer.
+
+A producer that does not batch sends thousands of small messages a second, and a connection reads many of
+them at once: made into batches here, with their place in the log already in the header, they are one write.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from anabranch.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    OVERHEAD,
+    PULSAR_ENTRY,
+)
+
+_LATEST_MS = (1 << 63) - 1
+_CRC_AT = 17
+
+
+class NewEntry(NamedTuple):
+    messages: int
+    publish_time_ms: int
+    payload: memoryview
+
+
+class Part(NamedTuple):
+    """One batch of a buffer."""
+
+    size_bytes: int
+    last_offset: int
+    max_timestamp: int
+
+
+def enclose_all(
+    entries: Sequence[NewEntry], offset: int, leader_epoch: int, append_time_ms: int = -1
+) -> tuple[bytearray, list[Part]]:
+    """The batches of `entries`, from `offset` on, and where each of them ends.
+
+    With an `append_time_ms` the broker's time stands for the producer's.
+    """
+    attributes = PULSAR_ENTRY if append_time_ms < 0 else PULSAR_ENTRY | LOG_APPEND_TIME
+    buffer = bytearray(HEADER_SIZE * len(entries) + sum([len(entry.payload) for entry in entries]))
+    view = memoryview(buffer)
+    parts: list[Part] = []
+    at = 0
+    pack = HEADER.pack_into
+    for messages, publish_time_ms, payload in entries:
+        size = HEADER_SIZE + len(payload)
+        time_ms = min(publish_time_ms, _LATEST_MS) if append_time_ms < 0 else append_time_ms
+        pack(
+            buffer, at, offset, size - OVERHEAD, leader_epoch, MAGIC, 0, attributes,
+            messages - 1, time_ms, time_ms, -1, -1, -1, messages,
+        )  # fmt: skip
+        end = at + size
+        view[at + HEADER_SIZE : end] = payload
+        buffer[at + _CRC_AT : at + CRC_START] = crc32c(view[at + CRC_START : end]).to_bytes(4, "big")
+        offset += messages
+        parts.append(Part(size, offset - 1, time_ms))
+        at = end
+    return buffer, parts
