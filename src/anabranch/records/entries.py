@@ -78,6 +78,8 @@ def read_metadata(entry: Buffer) -> MessageMetadata:
         metadata.ParseFromString(view[at : at + size])  # type: ignore[arg-type]  # takes any buffer
     except DecodeError as error:
         raise Corrupt(f"the metadata of an entry cannot be read: {error}") from error
+    if not metadata.IsInitialized():
+        raise Corrupt("the metadata of an entry lacks a producer, a sequence or a time")
     return metadata
 
 

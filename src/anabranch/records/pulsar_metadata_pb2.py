@@ -3,7 +3,6 @@
 # NO CHECKED-IN PROTOBUF GENCODE
 # source: anabranch/records/pulsar_metadata.proto
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import symbol_database as _symbol_database
@@ -13,25 +12,25 @@ from google.protobuf.internal import builder as _builder
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\'anabranch/records/pulsar_metadata.proto\x12\x10\x61nabranch.pulsar"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t"Z\n\x0e\x45ncryptionKeys\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x0c\x12,\n\x08metadata\x18\x03 \x03(\x0b\x32\x1a.anabranch.pulsar.KeyValue"\xf2\x06\n\x0fMessageMetadata\x12\x15\n\rproducer_name\x18\x01 \x02(\t\x12\x13\n\x0bsequence_id\x18\x02 \x02(\x04\x12\x14\n\x0cpublish_time\x18\x03 \x02(\x04\x12\x15\n\nevent_time\x18\x0c \x01(\x04:\x01\x30\x12.\n\nproperties\x18\x04 \x03(\x0b\x32\x1a.anabranch.pulsar.KeyValue\x12\x15\n\rpartition_key\x18\x06 \x01(\t\x12(\n\x19partition_key_b64_encoded\x18\x11 \x01(\x08:\x05\x66\x61lse\x12!\n\x12null_partition_key\x18\x1e \x01(\x08:\x05\x66\x61lse\x12\x14\n\x0cordering_key\x18\x12 \x01(\x0c\x12\x19\n\nnull_value\x18\x19 \x01(\x08:\x05\x66\x61lse\x12<\n\x0b\x63ompression\x18\x08 \x01(\x0e\x32!.anabranch.pulsar.CompressionType:\x04NONE\x12\x1c\n\x11uncompressed_size\x18\t \x01(\r:\x01\x30\x12 \n\x15num_messages_in_batch\x18\x0b \x01(\x05:\x01\x31\x12\x1e\n\x13highest_sequence_id\x18\x18 \x01(\x04:\x01\x30\x12\x1f\n\x17\x63ompacted_batch_indexes\x18\x1f \x03(\x05\x12\x0c\n\x04uuid\x18\x1a \x01(\t\x12\x1b\n\x13num_chunks_from_msg\x18\x1b \x01(\x05\x12\x1c\n\x14total_chunk_msg_size\x18\x1c \x01(\x05\x12\x10\n\x08\x63hunk_id\x18\x1d \x01(\x05\x12\x17\n\x0f\x64\x65liver_at_time\x18\x13 \x01(\x03\x12\x16\n\x0eschema_version\x18\x10 \x01(\x0c\x12\x11\n\tschema_id\x18  \x01(\x0c\x12\x39\n\x0f\x65ncryption_keys\x18\r \x03(\x0b\x32 .anabranch.pulsar.EncryptionKeys\x12\x17\n\x0f\x65ncryption_algo\x18\x0e \x01(\t\x12\x18\n\x10\x65ncryption_param\x18\x0f \x01(\x0c\x12\x17\n\x0freplicated_from\x18\x05 \x01(\t\x12\x14\n\x0creplicate_to\x18\x07 \x03(\t\x12\x13\n\x0bmarker_type\x18\x14 \x01(\x05\x12\x18\n\x10txnid_least_bits\x18\x16 \x01(\x04\x12\x17\n\x0ftxnid_most_bits\x18\x17 \x01(\x04"\xbc\x02\n\x15SingleMessageMetadata\x12\x14\n\x0cpayload_size\x18\x03 \x02(\x05\x12.\n\nproperties\x18\x01 \x03(\x0b\x32\x1a.anabranch.pulsar.KeyValue\x12\x15\n\rpartition_key\x18\x02 \x01(\t\x12(\n\x19partition_key_b64_encoded\x18\x06 \x01(\x08:\x05\x66\x61lse\x12!\n\x12null_partition_key\x18\n \x01(\x08:\x05\x66\x61lse\x12\x14\n\x0cordering_key\x18\x07 \x01(\x0c\x12\x15\n\nevent_time\x18\x05 \x01(\x04:\x01\x30\x12\x13\n\x0bsequence_id\x18\x08 \x01(\x04\x12\x19\n\nnull_value\x18\t \x01(\x08:\x05\x66\x61lse\x12\x1c\n\rcompacted_out\x18\x04 \x01(\x08:\x05\x66\x61lse">\n\x13\x42rokerEntryMetadata\x12\x18\n\x10\x62roker_timestamp\x18\x01 \x01(\x04\x12\r\n\x05index\x18\x02 \x01(\x04*D\n\x0f\x43ompressionType\x12\x08\n\x04NONE\x10\x00\x12\x07\n\x03LZ4\x10\x01\x12\x08\n\x04ZLIB\x10\x02\x12\x08\n\x04ZSTD\x10\x03\x12\n\n\x06SNAPPY\x10\x04'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'anabranch/records/pulsar_metadata.proto\x12\x10\x61nabranch.pulsar\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"Z\n\x0e\x45ncryptionKeys\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x0c\x12,\n\x08metadata\x18\x03 \x03(\x0b\x32\x1a.anabranch.pulsar.KeyValue\"\xf2\x06\n\x0fMessageMetadata\x12\x15\n\rproducer_name\x18\x01 \x02(\t\x12\x13\n\x0bsequence_id\x18\x02 \x02(\x04\x12\x14\n\x0cpublish_time\x18\x03 \x02(\x04\x12\x15\n\nevent_time\x18\x0c \x01(\x04:\x01\x30\x12.\n\nproperties\x18\x04 \x03(\x0b\x32\x1a.anabranch.pulsar.KeyValue\x12\x15\n\rpartition_key\x18\x06 \x01(\t\x12(\n\x19partition_key_b64_encoded\x18\x11 \x01(\x08:\x05\x66\x61lse\x12!\n\x12null_partition_key\x18\x1e \x01(\x08:\x05\x66\x61lse\x12\x14\n\x0cordering_key\x18\x12 \x01(\x0c\x12\x19\n\nnull_value\x18\x19 \x01(\x08:\x05\x66\x61lse\x12<\n\x0b\x63ompression\x18\x08 \x01(\x0e\x32!.anabranch.pulsar.CompressionType:\x04NONE\x12\x1c\n\x11uncompressed_size\x18\t \x01(\r:\x01\x30\x12 \n\x15num_messages_in_batch\x18\x0b \x01(\x05:\x01\x31\x12\x1e\n\x13highest_sequence_id\x18\x18 \x01(\x04:\x01\x30\x12\x1f\n\x17\x63ompacted_batch_indexes\x18\x1f \x03(\x05\x12\x0c\n\x04uuid\x18\x1a \x01(\t\x12\x1b\n\x13num_chunks_from_msg\x18\x1b \x01(\x05\x12\x1c\n\x14total_chunk_msg_size\x18\x1c \x01(\x05\x12\x10\n\x08\x63hunk_id\x18\x1d \x01(\x05\x12\x17\n\x0f\x64\x65liver_at_time\x18\x13 \x01(\x03\x12\x16\n\x0eschema_version\x18\x10 \x01(\x0c\x12\x11\n\tschema_id\x18  \x01(\x0c\x12\x39\n\x0f\x65ncryption_keys\x18\r \x03(\x0b\x32 .anabranch.pulsar.EncryptionKeys\x12\x17\n\x0f\x65ncryption_algo\x18\x0e \x01(\t\x12\x18\n\x10\x65ncryption_param\x18\x0f \x01(\x0c\x12\x17\n\x0freplicated_from\x18\x05 \x01(\t\x12\x14\n\x0creplicate_to\x18\x07 \x03(\t\x12\x13\n\x0bmarker_type\x18\x14 \x01(\x05\x12\x18\n\x10txnid_least_bits\x18\x16 \x01(\x04\x12\x17\n\x0ftxnid_most_bits\x18\x17 \x01(\x04\"\xbc\x02\n\x15SingleMessageMetadata\x12\x14\n\x0cpayload_size\x18\x03 \x02(\x05\x12.\n\nproperties\x18\x01 \x03(\x0b\x32\x1a.anabranch.pulsar.KeyValue\x12\x15\n\rpartition_key\x18\x02 \x01(\t\x12(\n\x19partition_key_b64_encoded\x18\x06 \x01(\x08:\x05\x66\x61lse\x12!\n\x12null_partition_key\x18\n \x01(\x08:\x05\x66\x61lse\x12\x14\n\x0cordering_key\x18\x07 \x01(\x0c\x12\x15\n\nevent_time\x18\x05 \x01(\x04:\x01\x30\x12\x13\n\x0bsequence_id\x18\x08 \x01(\x04\x12\x19\n\nnull_value\x18\t \x01(\x08:\x05\x66\x61lse\x12\x1c\n\rcompacted_out\x18\x04 \x01(\x08:\x05\x66\x61lse\">\n\x13\x42rokerEntryMetadata\x12\x18\n\x10\x62roker_timestamp\x18\x01 \x01(\x04\x12\r\n\x05index\x18\x02 \x01(\x04*D\n\x0f\x43ompressionType\x12\x08\n\x04NONE\x10\x00\x12\x07\n\x03LZ4\x10\x01\x12\x08\n\x04ZLIB\x10\x02\x12\x08\n\x04ZSTD\x10\x03\x12\n\n\x06SNAPPY\x10\x04')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "anabranch.records.pulsar_metadata_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'anabranch.records.pulsar_metadata_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_COMPRESSIONTYPE"]._serialized_start = 1461
-    _globals["_COMPRESSIONTYPE"]._serialized_end = 1529
-    _globals["_KEYVALUE"]._serialized_start = 61
-    _globals["_KEYVALUE"]._serialized_end = 99
-    _globals["_ENCRYPTIONKEYS"]._serialized_start = 101
-    _globals["_ENCRYPTIONKEYS"]._serialized_end = 191
-    _globals["_MESSAGEMETADATA"]._serialized_start = 194
-    _globals["_MESSAGEMETADATA"]._serialized_end = 1076
-    _globals["_SINGLEMESSAGEMETADATA"]._serialized_start = 1079
-    _globals["_SINGLEMESSAGEMETADATA"]._serialized_end = 1395
-    _globals["_BROKERENTRYMETADATA"]._serialized_start = 1397
-    _globals["_BROKERENTRYMETADATA"]._serialized_end = 1459
+  DESCRIPTOR._loaded_options = None
+  _globals['_COMPRESSIONTYPE']._serialized_start=1461
+  _globals['_COMPRESSIONTYPE']._serialized_end=1529
+  _globals['_KEYVALUE']._serialized_start=61
+  _globals['_KEYVALUE']._serialized_end=99
+  _globals['_ENCRYPTIONKEYS']._serialized_start=101
+  _globals['_ENCRYPTIONKEYS']._serialized_end=191
+  _globals['_MESSAGEMETADATA']._serialized_start=194
+  _globals['_MESSAGEMETADATA']._serialized_end=1076
+  _globals['_SINGLEMESSAGEMETADATA']._serialized_start=1079
+  _globals['_SINGLEMESSAGEMETADATA']._serialized_end=1395
+  _globals['_BROKERENTRYMETADATA']._serialized_start=1397
+  _globals['_BROKERENTRYMETADATA']._serialized_end=1459
 # @@protoc_insertion_point(module_scope)

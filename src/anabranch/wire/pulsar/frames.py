@@ -45,6 +45,9 @@ def read_frame(frame: memoryview) -> Frame:
         command.ParseFromString(frame[SIZE.size : end])  # type: ignore[arg-type]  # takes any buffer
     except DecodeError as error:
         raise Corrupt(f"a command cannot be read: {error}") from error
+    if not command.IsInitialized():
+        missing = ", ".join(command.FindInitializationErrors())
+        raise Corrupt(f"a command is incomplete or unknown, it lacks {missing}")
     return Frame(command, frame[end:] if end < len(frame) else None)
 
 

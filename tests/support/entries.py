@@ -1,0 +1,58 @@
+"""Pulsar entries as clients send them."""
+
+import struct
+from typing import Any
+
+from crc32c import crc32c
+
+from anabranch.records.pulsar_metadata_pb2 import MessageMetadata, SingleMessageMetadata
+
+PUBLISHED_MS = 1_790_000_000_000
+
+
+def entry_of(
+    payload: bytes,
+    *,
+    count: int = 1,
+    key: str | None = None,
+    producer: str = "p",
+    sequence: int = 0,
+    publish_time: int = PUBLISHED_MS,
+    **more: Any,
+) -> bytes:
+    """An entry with its checksum; `more` are fields of its metadata."""
+    metadata = MessageMetadata(
+        producer_name=producer, sequence_id=sequence, publish_time=publish_time, **more
+    )
+    if key is not None:
+        metadata.partition_key = key
+    if count != 1:
+        metadata.num_messages_in_batch = count
+    described = metadata.SerializeToString()
+    body = struct.pack(">I", len(described)) + described + payload
+    return struct.pack(">HI", 0x0E01, crc32c(body)) + body
+
+
+def batch_of(*values: bytes, **more: Any) -> bytes:
+    """A batch entry, a message a value."""
+    messages = []
+    for value in values:
+        described = SingleMessageMetadata(payload_size=len(value)).SerializeToString()
+        messages.append(struct.pack(">I", len(described)) + described + value)
+    return entry_of(b"".join(messages), count=len(values), **more)
+
+
+def messages_of(entry: bytes | memoryview) -> list[tuple[SingleMessageMetadata, bytes]]:
+    """The messages of a batch entry that is not compressed."""
+    data = bytes(entry)
+    at = 6 if data[:2] == b"\x0e\x01" else 0
+    (size,) = struct.unpack_from(">I", data, at)
+    at += 4 + size
+    found = []
+    while at < len(data):
+        (size,) = struct.unpack_from(">I", data, at)
+        single = SingleMessageMetadata.FromString(data[at + 4 : at + 4 + size])
+        at += 4 + size
+        found.append((single, data[at : at + single.payload_size]))
+        at += single.payload_size
+    return found
