@@ -46,8 +46,7 @@ def read_frame(frame: memoryview) -> Frame:
     except DecodeError as error:
         raise Corrupt(f"a command cannot be read: {error}") from error
     if not command.IsInitialized():
-        missing = ", ".join(command.FindInitializationErrors())
-        raise Corrupt(f"a command is incomplete or unknown, it lacks {missing}")
+        raise Corrupt("a command is of an unknown kind, or lacks a field that it must have")
     return Frame(command, frame[end:] if end < len(frame) else None)
 
 
