@@ -25,6 +25,10 @@ class Invalid(AnabranchError): ...
 class InvalidTopicName(Invalid): ...
 
 
+class InvalidNamespace(Invalid):
+    """A tenant or namespace that cannot be called so."""
+
+
 class InvalidConfig(Invalid): ...
 
 
@@ -41,6 +45,10 @@ class InvalidReplicaAssignment(Invalid):
 
 
 class TopicDeletionDisabled(Invalid): ...
+
+
+class NotEmpty(Invalid):
+    """It cannot go while something is in it."""
 
 
 class PolicyViolation(Invalid):
@@ -90,6 +98,12 @@ class UnknownTopic(NotFound): ...
 
 
 class UnknownTopicId(NotFound): ...
+
+
+class UnknownTenant(NotFound): ...
+
+
+class UnknownNamespace(NotFound): ...
 
 
 class UnknownSubscription(NotFound):

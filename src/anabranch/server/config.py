@@ -31,6 +31,8 @@ from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.log.config import BROKER_OPTIONS as LOG_OPTIONS
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
+from anabranch.meta.policy_defaults import PolicyDefaults, PolicyUpkeep
+from anabranch.server.config_pulsar import PulsarConfig
 from anabranch.server.config_sections import (
     FetchConfig,
     NodeConfig,
@@ -55,6 +57,9 @@ _SECTIONS: dict[str, type[Any]] = {
     "telemetry": TelemetryConfig,
     "groups": GroupConfig,
     "transactions": TransactionConfig,
+    "pulsar": PulsarConfig,
+    "policies": PolicyDefaults,
+    "policy_upkeep": PolicyUpkeep,
 }
 
 BROKER_OPTIONS: Mapping[str, Option] = {
@@ -89,6 +94,9 @@ class BrokerConfig:
     telemetry: TelemetryConfig
     groups: GroupConfig
     transactions: TransactionConfig
+    pulsar: PulsarConfig
+    policies: PolicyDefaults
+    policy_upkeep: PolicyUpkeep
     log: LogConfig
     layers: Layers
 

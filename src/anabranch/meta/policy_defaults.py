@@ -1,0 +1,362 @@
+"""What holds for topics unless their namespace or they say otherwise, and how often it is looked after.
+
+Names and defaults are Pulsar's, save those of retention: Pulsar drops what every subscription has acked
+at once, unless told otherwise.  Here the same log serves Kafka clients, whose default is a week, so that the
+log's own retention holds until somebody sets one the Pulsar way, by policy or by these options.
+
+Pulsar fixes many of these at the start; here all of them may change while a broker runs.
+"""
+
+from dataclasses import dataclass
+
+from anabranch.base.config import Kind, at_least, one_of, option, some_of
+from anabranch.meta.policies import SUBSCRIPTION_TYPES, BacklogAction, InactiveMode
+
+_BYTES_IN_GIGABYTE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDefaults:
+    allow_auto_topic_creation: bool = option(
+        "allowAutoTopicCreation",
+        Kind.BOOLEAN,
+        True,
+        None,
+        "Whether a Pulsar producer or consumer of a topic that is not there creates it.",
+        dynamic=True,
+    )
+    allow_auto_topic_creation_type: str = option(
+        "allowAutoTopicCreationType",
+        Kind.STRING,
+        "non-partitioned",
+        one_of("partitioned", "non-partitioned"),
+        "What kind of topic is created so.",
+        dynamic=True,
+    )
+    default_num_partitions: int = option(
+        "defaultNumPartitions",
+        Kind.INT,
+        1,
+        at_least(1),
+        "Partitions of a partitioned topic that is created so.",
+        dynamic=True,
+    )
+    max_num_partitions: int = option(
+        "maxNumPartitionsPerPartitionedTopic",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Partitions that a Pulsar topic may have; 0 sets no limit.",
+        dynamic=True,
+    )
+    allow_auto_subscription_creation: bool = option(
+        "allowAutoSubscriptionCreation",
+        Kind.BOOLEAN,
+        True,
+        None,
+        "Whether a consumer of a subscription that is not there creates it.",
+        dynamic=True,
+    )
+    deduplication_enabled: bool = option(
+        "brokerDeduplicationEnabled",
+        Kind.BOOLEAN,
+        False,
+        None,
+        "Whether what a Pulsar producer sends again, by its name and sequence id, is stored once.",
+        dynamic=True,
+    )
+    ttl_s: int = option(
+        "ttlDurationDefaultInSeconds",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Subscriptions skip messages that are older; 0 never.",
+        dynamic=True,
+    )
+    subscription_expiration_minutes: int = option(
+        "subscriptionExpirationTimeMinutes",
+        Kind.INT,
+        0,
+        at_least(0),
+        "A subscription without consumers for this long is deleted; 0 never.",
+        dynamic=True,
+    )
+    retention_time_minutes: int | None = option(
+        "defaultRetentionTimeInMinutes",
+        Kind.INT,
+        None,
+        at_least(-1),
+        "How long messages that every subscription has acknowledged are kept; unset, the log's own "
+        "retention decides.",
+        dynamic=True,
+    )
+    retention_size_mb: int | None = option(
+        "defaultRetentionSizeInMB",
+        Kind.LONG,
+        None,
+        at_least(-1),
+        "How much of what every subscription has acknowledged is kept, a partition; unset, the log's own "
+        "retention decides.",
+        dynamic=True,
+    )
+    backlog_limit_bytes: int = option(
+        "backlogQuotaDefaultLimitBytes",
+        Kind.LONG,
+        -1,
+        None,
+        "Size of a backlog beyond which the quota's policy applies; below 0 sets no limit.",
+        dynamic=True,
+    )
+    backlog_limit_gb: float = option(
+        "backlogQuotaDefaultLimitGB",
+        Kind.DOUBLE,
+        -1.0,
+        None,
+        "The same in GiB, if it is not given in bytes.",
+        dynamic=True,
+    )
+    backlog_limit_s: int = option(
+        "backlogQuotaDefaultLimitSecond",
+        Kind.INT,
+        -1,
+        None,
+        "Age of a backlog's oldest message beyond which the quota's policy applies; below 0 sets no limit.",
+        dynamic=True,
+    )
+    backlog_action: BacklogAction = option(  # noqa: RUF009
+        "backlogQuotaDefaultRetentionPolicy",
+        Kind.STRING,
+        "producer_request_hold",
+        one_of("producer_request_hold", "producer_exception", "consumer_backlog_eviction"),
+        "Beyond a backlog quota producers wait, or they fail, or the oldest messages are skipped.",
+        dynamic=True,
+    )
+    max_producers_per_topic: int = option(
+        "maxProducersPerTopic",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Producers of a topic; 0 sets no limit.",
+        dynamic=True,
+    )
+    max_consumers_per_topic: int = option(
+        "maxConsumersPerTopic",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Consumers of a topic; 0 sets no limit.",
+        dynamic=True,
+    )
+    max_consumers_per_subscription: int = option(
+        "maxConsumersPerSubscription",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Consumers of a subscription; 0 sets no limit.",
+        dynamic=True,
+    )
+    max_subscriptions_per_topic: int = option(
+        "maxSubscriptionsPerTopic",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Subscriptions of a topic; 0 sets no limit.",
+        dynamic=True,
+    )
+    max_topics_per_namespace: int = option(
+        "maxTopicsPerNamespace",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Topics, partitions counted, of a namespace; 0 sets no limit.",
+        dynamic=True,
+    )
+    max_unacked_per_consumer: int = option(
+        "maxUnackedMessagesPerConsumer",
+        Kind.INT,
+        50_000,
+        at_least(0),
+        "Messages that a consumer may leave without an ack before it gets no more; 0 sets no limit.",
+        dynamic=True,
+    )
+    max_unacked_per_subscription: int = option(
+        "maxUnackedMessagesPerSubscription",
+        Kind.INT,
+        200_000,
+        at_least(0),
+        "The same for all consumers of a shared subscription together; 0 sets no limit.",
+        dynamic=True,
+    )
+    delayed_delivery_enabled: bool = option(
+        "delayedDeliveryEnabled",
+        Kind.BOOLEAN,
+        True,
+        None,
+        "Whether a message is kept back until the time its producer asks for.",
+        dynamic=True,
+    )
+    delayed_delivery_tick_ms: int = option(
+        "delayedDeliveryTickTimeMillis",
+        Kind.LONG,
+        1000,
+        at_least(1),
+        "How exact the time of a delayed delivery is.",
+        dynamic=True,
+    )
+    delayed_delivery_max_ms: int = option(
+        "delayedDeliveryMaxDelayInMillis",
+        Kind.LONG,
+        0,
+        at_least(0),
+        "Longest delay that a producer may ask for; 0 sets no limit.",
+        dynamic=True,
+    )
+    delete_inactive: bool = option(
+        "brokerDeleteInactiveTopicsEnabled",
+        Kind.BOOLEAN,
+        True,
+        None,
+        "Whether topics that Pulsar clients created by using them go when nobody uses them any more.",
+        dynamic=True,
+    )
+    delete_inactive_frequency_s: int = option(
+        "brokerDeleteInactiveTopicsFrequencySeconds",
+        Kind.INT,
+        60,
+        at_least(1),
+        "How often inactive topics are looked for.",
+        dynamic=True,
+    )
+    delete_inactive_mode: InactiveMode = option(  # noqa: RUF009
+        "brokerDeleteInactiveTopicsMode",
+        Kind.STRING,
+        "delete_when_no_subscriptions",
+        one_of("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"),
+        "When a topic without producers and consumers counts as inactive.",
+        dynamic=True,
+    )
+    delete_inactive_after_s: int | None = option(
+        "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds",
+        Kind.INT,
+        None,
+        at_least(1),
+        "How long a topic is inactive before it goes; unset, as long as the looking for them takes turns.",
+        dynamic=True,
+    )
+    publish_rate_msg: int = option(
+        "maxPublishRatePerTopicInMessages",
+        Kind.INT,
+        0,
+        None,
+        "Messages a second that a topic takes from Pulsar producers; 0 sets no limit.",
+        dynamic=True,
+    )
+    publish_rate_bytes: int = option(
+        "maxPublishRatePerTopicInBytes", Kind.LONG, 0, None, "The same in bytes.", dynamic=True
+    )
+    dispatch_rate_msg: int = option(
+        "dispatchThrottlingRatePerTopicInMsg",
+        Kind.INT,
+        0,
+        None,
+        "Messages a second that a topic gives to Pulsar consumers; 0 sets no limit.",
+        dynamic=True,
+    )
+    dispatch_rate_bytes: int = option(
+        "dispatchThrottlingRatePerTopicInByte", Kind.LONG, 0, None, "The same in bytes.", dynamic=True
+    )
+    subscription_rate_msg: int = option(
+        "dispatchThrottlingRatePerSubscriptionInMsg",
+        Kind.INT,
+        0,
+        None,
+        "Messages a second that a subscription gives to its consumers; 0 sets no limit.",
+        dynamic=True,
+    )
+    subscription_rate_bytes: int = option(
+        "dispatchThrottlingRatePerSubscriptionInByte", Kind.LONG, 0, None, "The same in bytes.", dynamic=True
+    )
+    subscribe_rate: int = option(
+        "subscribeThrottlingRatePerConsumer",
+        Kind.INT,
+        0,
+        None,
+        "How often a consumer may subscribe in `subscribeRatePeriodPerConsumerInSecond`; 0 sets no limit.",
+        dynamic=True,
+    )
+    subscribe_rate_period_s: int = option(
+        "subscribeRatePeriodPerConsumerInSecond",
+        Kind.INT,
+        30,
+        at_least(1),
+        "The time that `subscribeThrottlingRatePerConsumer` is about.",
+        dynamic=True,
+    )
+    subscription_types: tuple[str, ...] = option(
+        "subscriptionTypesEnabled",
+        Kind.LIST,
+        SUBSCRIPTION_TYPES,
+        some_of(*SUBSCRIPTION_TYPES),
+        "Kinds of subscription that consumers may ask for.",
+        dynamic=True,
+    )
+    max_message_bytes: int = option(
+        "maxMessageSize",
+        Kind.INT,
+        5 << 20,
+        at_least(1),
+        "Largest message of a Pulsar producer, metadata included.",
+    )
+
+    @property
+    def backlog_size_limit(self) -> int:
+        """In bytes, by whichever option says it."""
+        if self.backlog_limit_bytes > 0 or self.backlog_limit_gb <= 0:
+            return self.backlog_limit_bytes
+        return int(self.backlog_limit_gb * _BYTES_IN_GIGABYTE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyUpkeep:
+    """How often topics are looked at to keep them to their rules."""
+
+    backlog_check_interval_s: int = option(
+        "backlogQuotaCheckIntervalInSeconds",
+        Kind.INT,
+        60,
+        at_least(1),
+        "How often backlogs are compared with their quotas.",
+        dynamic=True,
+    )
+    expiry_check_interval_minutes: int = option(
+        "messageExpiryCheckIntervalInMinutes",
+        Kind.INT,
+        5,
+        at_least(1),
+        "How often subscriptions skip the messages whose time to live is over.",
+        dynamic=True,
+    )
+    subscription_check_interval_minutes: int = option(
+        "subscriptionExpiryCheckIntervalInMinutes",
+        Kind.INT,
+        5,
+        at_least(1),
+        "How often subscriptions that nobody has used for long are deleted.",
+        dynamic=True,
+    )
+    deduplication_max_producers: int = option(
+        "brokerDeduplicationMaxNumberOfProducers",
+        Kind.INT,
+        10_000,
+        at_least(1),
+        "Producers of a topic whose last sequence ids are remembered.",
+        dynamic=True,
+    )
+    deduplication_inactivity_minutes: int = option(
+        "brokerDeduplicationProducerInactivityTimeoutMinutes",
+        Kind.INT,
+        360,
+        at_least(1),
+        "A producer that was away for this long is forgotten by deduplication.",
+        dynamic=True,
+    )
