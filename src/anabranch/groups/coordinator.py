@@ -136,8 +136,12 @@ class GroupCoordinator:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of an internal topic that `key` belongs to: Java's hash of it, without its sign."""
-    return (java_hash(key) & 0x7FFFFFFF) % partitions
+    """The partition of an internal topic that `key` belongs to: the absolute value of Java's hash of it.
+
+    The least hash has none that Java can hold; Kafka takes 0 for it."""
+    unsigned = java_hash(key)
+    absolute = min(unsigned, (1 << 32) - unsigned)
+    return absolute % partitions if absolute < 1 << 31 else 0
 
 
 def java_hash(text: str) -> int:

@@ -20,10 +20,11 @@ from anabranch.base.errors import (
     Unavailable,
 )
 from anabranch.base.ids import BrokerId, TopicName
+from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, java_hash, partition_for
 from anabranch.groups.effects import Answer, Effects, Producer
-from anabranch.groups.offsets import Commit, Fetch, TopicCommit, TopicPartitions
+from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.log.config import LogConfig
 from anabranch.partition.host import PartitionHost
@@ -122,7 +123,10 @@ def test_the_hash_is_javas(text: str, hashed: int) -> None:
 
 def test_the_sign_is_dropped_and_not_turned() -> None:
     assert java_hash("orders") >= 1 << 31, "negative in Java"
-    assert partition_for("orders", 50) == (-1008770331 & 0x7FFFFFFF) % 50
+    assert partition_for("orders", 50) == 1008770331 % 50  # its hash is less than 0
+    assert partition_for("clerks", 50) == 2  # as a Kafka broker says
+    assert java_hash("polygenelubricants") == 1 << 31
+    assert partition_for("polygenelubricants", 7) == 0
 
 
 async def test_the_topic_is_made_when_it_is_first_needed_and_once(tmp_path: Path) -> None:
