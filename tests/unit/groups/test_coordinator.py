@@ -121,7 +121,7 @@ def test_the_hash_is_javas(text: str, hashed: int) -> None:
     assert java_hash(text) == hashed % (1 << 32)
 
 
-def test_the_sign_is_dropped_and_not_turned() -> None:
+def test_the_sign_is_turned_and_not_masked() -> None:
     assert java_hash("orders") >= 1 << 31, "negative in Java"
     assert partition_for("orders", 50) == 1008770331 % 50  # its hash is less than 0
     assert partition_for("clerks", 50) == 2  # as a Kafka broker says
