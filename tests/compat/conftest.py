@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.group_processes import Group
 from tests.support.broker import BrokerProcess
 
 ELSEWHERE = os.environ.get("ANABRANCH_COMPAT_BOOTSTRAP")
@@ -44,6 +45,20 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     yield start
     for broker in brokers:
         broker.kill()
+
+
+@pytest.fixture
+def group_of(tmp_path: Path) -> Iterator[Callable[..., Group]]:
+    """Groups of one test: `group_of(broker, "--client", "aiokafka")`; their members end with the test."""
+    groups: list[Group] = []
+
+    def make(broker: BrokerProcess, *arguments: str) -> Group:
+        groups.append(Group(tmp_path, broker.bootstrap, arguments))
+        return groups[-1]
+
+    yield make
+    for group in groups:
+        group.end()
 
 
 @pytest.fixture
