@@ -14,9 +14,10 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.effects import Answer, Effects, Producer
-from anabranch.groups.offsets import BROKERS_RETENTION, Commit, Fetch, TopicCommit, TopicPartitions
+from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.shard import GroupShard
 from anabranch.wire.kafka.schema import ErrorCode

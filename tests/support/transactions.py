@@ -18,10 +18,11 @@ from anabranch.base.disk import DirectDisk, Disk
 from anabranch.base.errors import InvalidTransactionState
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.base.network import FileRange
+from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from anabranch.groups.effects import Answer, Producer
-from anabranch.groups.offsets import Commit, Fetch, TopicCommit, TopicPartitions
+from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator

@@ -24,6 +24,7 @@ Invariants, checked by tests/model/test_classic_groups.py:
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
+from uuid import UUID
 
 from anabranch.groups.classic_member import (
     AssignmentProtocol,
@@ -117,6 +118,10 @@ class ClassicGroup:
         if not transactional and self.state is State.COMPLETING:
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
+
+    def may_commit_late(self, member_id: str, epoch: int, topic_id: UUID, partition: int) -> bool:
+        """Nobody keeps anything: a generation gives everything anew."""
+        return False
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         return ErrorCode.group_id_not_found if self.state is State.DEAD else ErrorCode.none

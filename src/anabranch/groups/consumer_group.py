@@ -43,6 +43,8 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 _COMMITS_OF_CONSUMERS = 9
 """The version of OffsetCommit and OffsetFetch that knows member epochs."""
+_NOT_TOLD = -1
+"""The epoch of a transactional commit that does not say who commits."""
 
 
 class ConsumerGroup:
@@ -94,6 +96,8 @@ class ConsumerGroup:
     ) -> ErrorCode:
         if epoch < 0 and not self.members:
             return ErrorCode.none
+        if transactional and epoch == _NOT_TOLD and not member_id and instance_id is None:
+            return ErrorCode.none  # a producer knows the name of the group only
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.unknown_member_id
@@ -107,7 +111,7 @@ class ConsumerGroup:
         A commit that was under way while the epoch went up is no zombie's.
         """
         member = self.members.get(member_id)
-        if member is None or member.is_classic or not 0 <= epoch < member.epoch:
+        if member is None or epoch >= member.epoch:
             return False
         for held in (member.assigned, member.revoking):
             since = held.get(topic_id, {}).get(partition)

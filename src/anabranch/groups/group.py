@@ -14,6 +14,7 @@ group that is Empty and has no protocol type.
 
 from enum import StrEnum
 from typing import Protocol
+from uuid import UUID
 
 from anabranch.groups.effects import KeyValue
 from anabranch.wire.kafka.schema import ErrorCode
@@ -51,6 +52,9 @@ class Group(Protocol):
         self, member_id: str, epoch: int, instance_id: str | None, *, transactional: bool, version: int
     ) -> ErrorCode:
         """May this member commit?  Of a client without a group `epoch` is -1; `version` is the request's."""
+
+    def may_commit_late(self, member_id: str, epoch: int, topic_id: UUID, partition: int) -> bool:
+        """Was `epoch`, which is over, good for this partition, and has the member kept it since?"""
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """May this member read the committed offsets?"""

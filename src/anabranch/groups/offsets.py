@@ -16,9 +16,10 @@ replace them.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
+from anabranch.groups.committing import BROKERS_RETENTION, Commit, may_commit, refused
 from anabranch.groups.effects import Answer, Effects, KeyValue, Producer, Token
 from anabranch.groups.fields import INT32
 from anabranch.groups.group import Group, GroupKind
@@ -36,42 +37,10 @@ from anabranch.groups.records import (
 )
 from anabranch.wire.kafka.schema import ErrorCode
 
-BROKERS_RETENTION = -1
-"""What a commit says that does not ask for a retention of its own, as only versions 2 to 4 can."""
-
-_FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 _CONSUMER = "consumer"
 _EXPIRE = ("offsets", "expire")
 _TOMBSTONES_AT_ONCE = 5_000  # their keys may be long, and a decision is one batch
 _SOON_MS = 1_000
-
-
-class PartitionCommit(Protocol):
-    """An offset to be committed, as the decoder reads it from OffsetCommit and TxnOffsetCommit."""
-
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
-
-
-class TopicCommit(NamedTuple):
-    name: str
-    topic_id: UUID | None
-    partitions: Sequence[PartitionCommit]
-
-
-class Commit(NamedTuple):
-    """Offsets of partitions that are known to be there, and who commits them."""
-
-    group_id: str
-    member_id: str
-    epoch: int
-    """The generation, the member's epoch, or -1 of a client that assigns itself its partitions."""
-    instance_id: str | None
-    topics: Sequence[TopicCommit]
-    version: int
-    retention_ms: int = BROKERS_RETENTION
 
 
 class TopicPartitions(NamedTuple):
@@ -138,10 +107,10 @@ class CommittedOffsets:
 
     def commit(self, request: Commit, token: Token, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)
-        code = self._may_commit(group, request, transactional=False)
+        code = may_commit(group, request, transactional=False)
         effects = Effects()
         if code:
-            effects.reply(token, _refused(request.topics, code))
+            effects.reply(token, refused(request.topics, code))
             return effects
         expires_ms = -1
         if request.retention_ms != BROKERS_RETENTION:
@@ -156,10 +125,10 @@ class CommittedOffsets:
         self, request: Commit, producer: Producer, token: Token, now_ms: int
     ) -> Effects:
         """As `commit`, to count when the transaction of `producer` commits."""
-        code = self._may_commit(self._groups.get(request.group_id), request, transactional=True)
+        code = may_commit(self._groups.get(request.group_id), request, transactional=True)
         effects = Effects()
         if code:
-            effects.reply(token, _refused(request.topics, code))
+            effects.reply(token, refused(request.topics, code))
             return effects
         effects.within(producer)
         effects.reply(token, self._write(request, effects, now_ms, -1))
@@ -249,24 +218,6 @@ class CommittedOffsets:
 
     # --- how it is done
 
-    def _may_commit(self, group: Group | None, request: Commit, *, transactional: bool) -> ErrorCode:
-        if group is not None:
-            code = group.validate_commit(
-                request.member_id,
-                request.epoch,
-                request.instance_id,
-                transactional=transactional,
-                version=request.version,
-            )
-            if transactional and code == ErrorCode.stale_member_epoch:
-                return ErrorCode.illegal_generation
-            return code
-        if request.epoch < 0:
-            return ErrorCode.none
-        if transactional or request.version < _FIRST_WITH_GROUP_ID_NOT_FOUND:
-            return ErrorCode.illegal_generation
-        return ErrorCode.group_id_not_found
-
     def _write(self, request: Commit, effects: Effects, now_ms: int, expires_ms: int) -> Answer:
         limit = self._around.config().metadata_max_bytes
         answers = []
@@ -354,21 +305,6 @@ class CommittedOffsets:
             del topics[name.topic]
             if not topics:
                 del self._committed[name.group_id]
-
-
-def _refused(topics: Sequence[TopicCommit], code: ErrorCode) -> Answer:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "partitions": [
-                    {"partition_index": part.partition_index, "error_code": code} for part in topic.partitions
-                ],
-            }
-            for topic in topics
-        ]
-    }
 
 
 def _is_old(group: Group, offset: CommittedOffset, retention_ms: int, now_ms: int) -> bool:

@@ -1,8 +1,12 @@
 """The consumer protocol: who gets what, when, and what is said to whom."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.consumer_records import read_key
+from anabranch.groups.effects import Producer
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.consumers import GROUP, World, settle
 
@@ -291,6 +295,42 @@ def test_a_commit_under_way_while_the_epoch_went_up_is_no_zombies():
     assert not world.group.may_commit_late("a", 1, topic_id, kept)
     assert not world.group.may_commit_late("a", 2, topic_id, moved)
     assert not world.group.may_commit_late("b", 2, topic_id, moved)  # b got it at 3
+
+
+@pytest.mark.parametrize("producer", [None, Producer(1, 0)])
+def test_a_late_commit_is_taken_if_the_member_has_kept_all_that_it_commits(producer):
+    world = World({"orders": 4})
+    a, b = world.client("a", "orders"), world.client("b", "orders")
+    settle(a, b)
+    ((topic_id, indexes),) = a.owned.items()
+    kept, moved = min(indexes), min({0, 1, 2, 3} - indexes)
+
+    def commit(epoch, *partitions, topic_id=topic_id, member_id="a"):
+        parts = [
+            SimpleNamespace(
+                partition_index=index, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
+            )
+            for index in partitions
+        ]
+        asked = Commit(GROUP, member_id, epoch, None, [TopicCommit("orders", topic_id, parts)], 9)
+        offsets = world.shard.offsets
+        if producer is None:
+            world.carry_out(offsets.commit(asked, "commit", world.now_ms))
+        else:
+            world.carry_out(offsets.commit_in_transaction(asked, producer, "commit", world.now_ms))
+        (topic,) = world.answers.pop("commit")["topics"]
+        (code,) = {part["error_code"] for part in topic["partitions"]}
+        return code
+
+    stale = ErrorCode.stale_member_epoch if producer is None else ErrorCode.illegal_generation
+    assert commit(3, kept) == ErrorCode.none
+    assert commit(2, kept) == ErrorCode.none
+    assert commit(2, kept, moved) == stale
+    assert commit(2, kept, topic_id=None) == stale
+    assert commit(1, kept) == stale
+    assert commit(4, kept) == stale
+    nobody = ErrorCode.none if producer else ErrorCode.unknown_member_id
+    assert commit(-1, kept, member_id="") == nobody
 
 
 # --- static members

@@ -13,7 +13,7 @@ the answer; the coordinator decides about the rest.
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, TooLarge
-from anabranch.groups.offsets import BROKERS_RETENTION, Commit, TopicCommit
+from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.group_topics import find_topic, has_partition
 from anabranch.server.kafka.registry import Answer, RequestContext, api
@@ -39,7 +39,7 @@ async def offset_commit(request: Any, ctx: RequestContext) -> Answer:
             request.group_id, lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
         )
     except AnabranchError as error:
-        answer = {"topics": [_failed(topic, _code_of(error)) for topic in wanted]}
+        answer = {"topics": [failed(topic, _code_of(error)) for topic in wanted]}
     for topic, name in zip(answer["topics"], asked_as, strict=True):
         topic["name"] = name
     return {"topics": merged(refused, answer["topics"])}
@@ -56,13 +56,13 @@ def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[T
         topic = find_topic(image, asked, ctx.version)
         if isinstance(topic, ErrorCode):
             unknown = TopicCommit(name, getattr(asked, "topic_id", None), asked.partitions)
-            refused.append(_failed(unknown, topic))
+            refused.append(failed(unknown, topic))
             continue
         there = [part for part in asked.partitions if has_partition(topic, part.partition_index)]
         if len(there) < len(asked.partitions):
             missing = [part for part in asked.partitions if not has_partition(topic, part.partition_index)]
             absent = TopicCommit(name, topic.id, missing)
-            refused.append(_failed(absent, ErrorCode.unknown_topic_or_partition))
+            refused.append(failed(absent, ErrorCode.unknown_topic_or_partition))
         if there:
             wanted.append(TopicCommit(topic.name.kafka, topic.id, there))
             asked_as.append(name)
@@ -81,7 +81,7 @@ def merged(refused: list[Answer], decided: list[Answer]) -> list[Answer]:
     return list(by_topic.values())
 
 
-def _failed(topic: TopicCommit, code: ErrorCode) -> Answer:
+def failed(topic: TopicCommit, code: ErrorCode) -> Answer:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,

@@ -7,13 +7,14 @@ partition is added here, without an AddOffsetsToTxn.  From v3 on the member and 
 
 from typing import Any
 
-from anabranch.base.errors import AnabranchError, UnknownTopic
+from anabranch.base.errors import AnabranchError
+from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.effects import Producer
-from anabranch.groups.offsets import Commit, TopicCommit
 from anabranch.server.kafka import joining
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.joining import Joining
+from anabranch.server.kafka.offset_commit import failed, merged, split_commit
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -24,29 +25,18 @@ _LATER = (ErrorCode.concurrent_transactions, ErrorCode.not_coordinator)
 
 @api(28, versions=(0, 5))
 async def txn_offset_commit(request: Any, ctx: RequestContext) -> Answer:
-    topics: dict[str, dict[int, Answer]] = {}
-    sound: list[TopicCommit] = []
-    for topic in request.topics:
-        answered = topics.setdefault(topic.name, {})
-        there = []
-        for part in topic.partitions:
-            index = part.partition_index
-            answered[index] = {"partition_index": index, "error_code": ErrorCode.none}
-            if _is_there(topic.name, index, ctx):
-                there.append(part)
-            else:
-                answered[index]["error_code"] = ErrorCode.unknown_topic_or_partition
-        if there:
-            sound.append(TopicCommit(topic.name, None, there))
-    if sound:
-        for name, parts in (await _commit(request, sound, ctx)).items():
-            for index, code in parts.items():
-                topics[name][index]["error_code"] = _as_told(code, ctx.version)
-    return {"topics": [{"name": name, "partitions": list(parts.values())} for name, parts in topics.items()]}
+    refused, wanted, asked_as = split_commit(request.topics, ctx)
+    if not wanted:
+        return {"topics": refused}
+    decided = await _commit(request, wanted, ctx)
+    for topic, name in zip(decided, asked_as, strict=True):
+        topic["name"] = name
+        for part in topic["partitions"]:
+            part["error_code"] = _as_told(part["error_code"], ctx.version)
+    return {"topics": merged(refused, decided)}
 
 
-async def _commit(request: Any, topics: list[TopicCommit], ctx: RequestContext) -> dict[str, dict[int, int]]:
-    """The code of each partition."""
+async def _commit(request: Any, topics: list[TopicCommit], ctx: RequestContext) -> list[Answer]:
     commit = Commit(
         request.group_id,
         request.member_id,
@@ -65,13 +55,10 @@ async def _commit(request: Any, topics: list[TopicCommit], ctx: RequestContext) 
                     commit, producer, token, now_ms
                 ),
             )
-            return {
-                topic["name"]: {part["partition_index"]: part["error_code"] for part in topic["partitions"]}
-                for topic in answer["topics"]
-            }
+            return list(answer["topics"])
     except AnabranchError as error:
         code = code_of(error)
-    return {topic.name: {part.partition_index: code for part in topic.partitions} for topic in topics}
+    return [failed(topic, code) for topic in topics]
 
 
 async def _join(request: Any, producer: Producer, ctx: RequestContext) -> ErrorCode:
@@ -88,13 +75,6 @@ async def _join(request: Any, producer: Producer, ctx: RequestContext) -> ErrorC
         return ErrorCode.none
     code = joining.verify(transactions, request.transactional_id, producer, partition, way)
     return ErrorCode.coordinator_not_available if code in _LATER else code
-
-
-def _is_there(topic: str, index: int, ctx: RequestContext) -> bool:
-    try:
-        return 0 <= index < len(ctx.services.partitions.topic(topic).partitions)
-    except UnknownTopic:
-        return False
 
 
 def _as_told(code: int, version: int) -> int:

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
+from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.effects import Producer
-from anabranch.groups.offsets import Commit, TopicCommit
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.offsets import an_offset
 from tests.unit.server.kafka.whole_broker import WholeBroker

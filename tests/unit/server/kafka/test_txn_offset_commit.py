@@ -85,6 +85,18 @@ async def test_what_is_not_there(client: Client) -> None:
     assert codes == {("orders", 0): 0, ("orders", 1): unknown, ("nothing", 0): unknown}
 
 
+async def test_a_topic_has_one_name_and_its_id_is_kept(client: Client) -> None:
+    broker = client.broker
+    await add_offsets(client)
+    topic = {"partitions": [{"partition_index": 0, "committed_offset": 5}]}
+    asked_as = "persistent://public/default/orders"
+    assert await client.commit_offset("g", 5, topics=[{"name": asked_as} | topic]) == 0
+    assert await client.end(commit=True) == 0
+    ((name, _, offset),) = (await broker.services.groups.look("g")).offsets.committed("g")
+    image = broker.services.cluster.image.topics_by_kafka_name["orders"]
+    assert (name, offset.offset, offset.topic_id) == ("orders", 5, image.id)
+
+
 async def test_members_and_generations_are_checked(client: Client) -> None:
     await add_offsets(client)
     code = await client.commit_offset("g", 5, generation_id=3, member_id="m")
