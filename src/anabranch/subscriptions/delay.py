@@ -1,22 +1,20 @@
 """Delayed messages of one partition: which offset becomes due when.
 
-    Delays      the partition's: (deliver at, offset) of every delayed entry that somebody has read.  The nearest
-                few thousand are in memory, the rest is on disk (`delay_files`), so that neither their number
-                nor the time they wait costs memory; of each there is one bit besides
+    Delays      the partition's: (deliver at, offset) of every delayed entry that somebody has read.  The
+                nearest few thousand are in memory, the rest is on disk (`delay_files`), so that neither their
+                number nor the time they wait costs memory; of each there is one bit besides
     DelayView   a subscription's: which of them it waits for, a bit each
 
 A subscription reads on over messages that are to wait, and puts them aside:
 
-    if view.holds(entry.offset): continue                        # it waits, or was given out already
-    if deliver_at > now: view.add(entry.offset, deliver_at); continue
-    ...
+    view.add(offset, deliver_at_ms)
     view.due(now_ms, limit) -> offsets whose time has come, each once: to be read again and delivered
     view.next_due_ms()      -> when to ask again; None if it waits for nothing
-    view.rewound()          -> reading begins anew at the mark: what was given out comes again by itself
 
-The log remains the truth.  What is on disk survives a restart, so that a view begins with what waits from its
-cursor on (`Delays.view`); what a crash took is found by the reading that goes on there.  A pair whose entry was
-acknowledged or removed meanwhile brings an offset that is read in vain, and that is all.
+The log remains the truth.  What is on disk survives a restart, and a view may begin with what waits from its
+cursor on (`Delays.view`); then reading asks `holds` before it delivers in passing.  What a crash took is
+found by the reading that goes on there.  A pair whose entry was acknowledged or removed meanwhile brings an
+offset that is read in vain, and that is all.
 """
 
 import heapq
@@ -24,6 +22,7 @@ import logging
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from pyroaring import BitMap64
 
@@ -36,6 +35,25 @@ log = logging.getLogger(__name__)
 _IN_MEMORY = 16_384  # pairs; then all but the nearest go to the disk
 _NEAREST = 4_096
 _AT_ONCE = 4_096  # pairs that one call moves; more that are due wait for the next
+
+
+class DelayIndex(Protocol):
+    """What a subscription needs of it."""
+
+    def add(self, offset: int, deliver_at_ms: int) -> None:
+        """The entry at `offset` was read and is to wait."""
+
+    def due(self, now_ms: int, limit: int) -> list[int]:
+        """At most `limit` entries whose time has come, each given once, in the order of the log."""
+
+    def next_due_ms(self) -> int | None:
+        """When something may be due; None if nothing is waited for."""
+
+    def clear(self) -> None:
+        """Reading goes elsewhere (a seek): nothing is put aside any more."""
+
+    def __len__(self) -> int:
+        """How many are put aside (msgDelayed of the stats)."""
 
 
 class Delays:
@@ -57,10 +75,12 @@ class Delays:
     def __len__(self) -> int:
         return len(self._known)
 
-    def view(self, mark_delete: int) -> "DelayView":
-        """The view of a subscription whose cursor is at `mark_delete`."""
-        waiting = self._known.copy()
-        waiting.remove_range(0, mark_delete)
+    def view(self, known_from: int | None = None) -> "DelayView":
+        """A subscription's view; it waits for all that is known `known_from` an offset on, if one is given."""
+        waiting = BitMap64()
+        if known_from is not None:
+            waiting = self._known.copy()
+            waiting.remove_range(0, known_from)
         view = DelayView(self, waiting)
         self._views.append(view)
         return view
