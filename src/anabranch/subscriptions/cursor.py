@@ -161,6 +161,10 @@ class Cursor:
 
     # --- keeping
 
+    def has_changed(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._changed)
+
     def take_changed(self) -> dict[int, bytes]:
         """The chunks that changed since this was last asked, to be kept."""
         taken = {}

@@ -1,0 +1,130 @@
+"""A durable subscription: its cursor, what is known about it, and how much of that is kept.
+
+    mark_delete     the committed offset of the group of that name          __consumer_offsets
+    acked ahead     chunks of the cursor                                    __subscription_state
+    document        kind, properties, when it was made                      __subscription_state
+
+`PositionStore` is where those are kept; the cluster gives one.  What it may find after a crash:
+
+    chunks are written before the position and dropped after it, so that nothing acknowledged is delivered
+    again; but in a reset they are dropped before it is written, so that nothing is skipped.
+
+The group is Kafka's too.  A Kafka client may have moved its committed offset while nobody was attached:
+`sighted` says what that does.  Forward, and what was acknowledged ahead still is; back, and all of it is
+to be read again.  To tell one from the other after a restart the store keeps the `floor`, the last position
+of our own that was written before (only beside chunks, since without them there is nothing to tell).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from anabranch.base.errors import Conflict, NotFound
+from anabranch.subscriptions.cursor import Cursor
+
+
+class CursorName(NamedTuple):
+    """Which cursor: topics go by their Kafka names."""
+
+    subscription: str
+    topic: str
+    partition: int
+
+
+class SubscriptionDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a subscription besides how far it has got."""
+
+    created_ms: int
+    kind: str = ""
+    """The kind its consumers last were of; empty before the first."""
+    properties: dict[str, str] = {}
+    is_replicated: bool = False
+
+
+class StoredSubscription(NamedTuple):
+    """A subscription as the store has it."""
+
+    document: SubscriptionDocument
+    position: int
+    """The group's committed offset, whoever committed it."""
+    floor: int | None
+    chunks: Mapping[int, bytes]
+
+
+class ChunkChanges(NamedTuple):
+    """What is to be written of one cursor's chunks, in one go."""
+
+    name: CursorName
+    put: Mapping[int, bytes]
+    drop: Sequence[int] = ()
+    floor: int | None = None
+
+
+class GroupInUse(Conflict):
+    """The members of a Kafka group of that name read the topic; a subscription cannot, at the same time."""
+
+
+class SubscriptionGone(NotFound):
+    """It was deleted."""
+
+
+class PositionStore(Protocol):
+    """Where durable subscriptions are kept.  A method returns when what it was told will be found again."""
+
+    async def of_topic(self, topic: str, partition: int) -> dict[str, StoredSubscription]:
+        """The durable subscriptions of a partition; waits until all of them are known."""
+
+    async def position(self, name: CursorName) -> int | None:
+        """The committed offset of the group.  GroupInUse if members of it read the topic."""
+
+    async def write_document(self, name: CursorName, document: SubscriptionDocument, *, new: bool) -> None:
+        """`new`: whatever is left of an earlier one of the name goes."""
+
+    async def write_chunks(self, changes: Sequence[ChunkChanges]) -> None: ...
+
+    async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, GroupInUse]:
+        """Those that were refused, and why.  All names belong to one shard."""
+
+    async def delete(self, name: CursorName) -> None: ...
+
+    def shard_of(self, subscription: str) -> int:
+        """Where it is kept: what has the same is written together."""
+
+
+class DurableCursor:
+    """A cursor that is kept.  `Positions` makes them and `Flushing` writes them."""
+
+    __slots__ = ("attachments", "cursor", "document", "floor", "is_deleted", "kept", "name", "saved", "stale")
+
+    def __init__(self, name: CursorName, stored: StoredSubscription) -> None:
+        """Corrupt if its chunks are."""
+        self.name = name
+        self.document = stored.document
+        self.saved = stored.position
+        """The position that is kept."""
+        self.kept = set(stored.chunks)
+        """The chunks that are kept."""
+        self.floor = stored.floor
+        self.attachments = 0
+        """Of consumers, one or several; while there are any the group's offset is ours alone."""
+        self.is_deleted = False
+        was_moved_back = stored.floor is not None and stored.position < stored.floor
+        self.stale: set[int] = set()
+        """Chunks that are kept and do not count, since the group was moved back: to go before others come."""
+        self.cursor = Cursor.restore(stored.position, () if was_moved_back else stored.chunks.items())
+        if was_moved_back:
+            self._moved_back()
+
+    def sighted(self, position: int) -> None:
+        """The committed offset is at `position`, where a Kafka client may have put it."""
+        if position < self.saved:
+            self.cursor.reset(position)
+            self._moved_back()
+        elif position > self.saved:
+            self.cursor.ack_up_to(position)
+        self.saved = position
+
+    def _moved_back(self) -> None:
+        self.stale |= self.kept
+        self.kept.clear()

@@ -1,0 +1,176 @@
+"""The durable subscriptions of the topics that are open: found, made, kept and deleted.
+
+    cursors = await positions.of_topic("orders", 0)             # {subscription: DurableCursor}
+    cursor = await positions.create(CursorName("s", "orders", 0), document, offset)
+    cursor.cursor.ack(17, 18); positions.touched(cursor)        # kept within a second
+    await positions.save(cursor)                                # kept when it returns: an ack receipt
+    await positions.reset(cursor, 4)                            # seek
+    await positions.attached(cursor), positions.detached(cursor)
+    await positions.close(cursor)                               # kept, and not ours any more
+
+A subscription has one `DurableCursor` at a time: whoever asks again gets the same until it is closed.
+How and when they are written is `Flushing`'s.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from anabranch.subscriptions.durable import (
+    CursorName,
+    DurableCursor,
+    PositionStore,
+    StoredSubscription,
+    SubscriptionDocument,
+    SubscriptionGone,
+)
+from anabranch.subscriptions.flushing import Flushing
+
+
+class Positions:
+    def __init__(self, store: PositionStore) -> None:
+        self._store = store
+        self._flushing = Flushing(store)
+        self._open: dict[tuple[str, int], dict[str, DurableCursor]] = {}
+        self._making: dict[CursorName, asyncio.Lock] = {}
+        self._attached: Counter[tuple[str, str]] = Counter()  # subscription and topic, over partitions
+
+    # --- finding and making
+
+    async def of_topic(self, topic: str, partition: int) -> dict[str, DurableCursor]:
+        """Every durable subscription of a partition, by its name."""
+        stored = await self._store.of_topic(topic, partition)
+        cursors = self._open.setdefault((topic, partition), {})
+        for subscription, found in stored.items():
+            if subscription not in cursors:
+                name = CursorName(subscription, topic, partition)
+                cursors[subscription] = DurableCursor(name, found)
+        return dict(cursors)
+
+    async def create(self, name: CursorName, document: SubscriptionDocument, offset: int) -> DurableCursor:
+        """A subscription that starts at `offset`, or where a Kafka group of its name has got to.
+
+        One that is there already is given as it is.  GroupInUse if the group has members that read the topic.
+        """
+        lock = self._making.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                there = self._open.get(name[1:], {}).get(name.subscription)
+                return there or await self._create(name, document, offset)
+        finally:
+            if not lock.locked():
+                self._making.pop(name, None)
+
+    async def _create(self, name: CursorName, document: SubscriptionDocument, offset: int) -> DurableCursor:
+        position = await self._store.position(name)
+        start = offset if position is None else position
+        await self._store.write_document(name, document, new=True)
+        for refusal in (await self._store.write_positions({name: start})).values():
+            raise refusal
+        made = DurableCursor(name, StoredSubscription(document, start, None, {}))
+        self._open.setdefault(name[1:], {})[name.subscription] = made
+        return made
+
+    async def delete(self, cursor: DurableCursor) -> None:
+        """Unsubscribe: nothing of it is left, nor of the group's offset on the topic."""
+        cursor.is_deleted = True
+        self._flushing.forget(cursor)
+        await self._store.delete(cursor.name)
+        self._forget(cursor)
+
+    async def set_properties(self, cursor: DurableCursor, properties: Mapping[str, str]) -> None:
+        await self._write_document(cursor, properties=dict(properties))
+
+    async def set_kind(self, cursor: DurableCursor, kind: str) -> None:
+        """The kind of its consumers, so that it is known when nobody is attached."""
+        if kind != cursor.document.kind:
+            await self._write_document(cursor, kind=kind)
+
+    async def _write_document(self, cursor: DurableCursor, **changes: object) -> None:
+        document = msgspec.structs.replace(cursor.document, **changes)
+        await self._store.write_document(cursor.name, document, new=False)
+        cursor.document = document
+
+    # --- keeping
+
+    def touched(self, cursor: DurableCursor) -> None:
+        """Something was acknowledged: it is kept a second later at most."""
+        self._flushing.touched(cursor)
+
+    async def save(self, cursor: DurableCursor) -> None:
+        """Return when everything acknowledged so far is kept."""
+        await self._flushing.save(cursor)
+
+    async def reset(self, cursor: DurableCursor, offset: int) -> None:
+        """Begin anew at `offset`, forwards or back.  The cursor moves when that is kept."""
+        await self._flushing.reset(cursor, offset)
+
+    # --- coming and going
+
+    async def attached(self, cursor: DurableCursor) -> None:
+        """The first consumer attaches: see where a Kafka client may have left the group, then keep it away.
+
+        SubscriptionGone, GroupInUse.
+        """
+        try:
+            await self._flushing.sight(cursor)
+        except SubscriptionGone:
+            self._forget(cursor)
+            raise
+        cursor.attachments += 1
+        self._attached[cursor.name[:2]] += 1
+
+    async def detached(self, cursor: DurableCursor) -> None:
+        """The last consumer is gone: keep where it has got to, then let Kafka's clients have the group."""
+        try:
+            if cursor.is_dirty:
+                await self._flushing.save(cursor)
+        finally:
+            self._let_go(cursor, min(1, cursor.attachments))
+
+    async def close(self, cursor: DurableCursor) -> None:
+        """The topic is unloaded: keep what is not kept yet, and let go."""
+        try:
+            await self._flushing.save(cursor)
+        finally:
+            self._forget(cursor)
+
+    async def stop(self) -> None:
+        """Keep everything; for a clean stop."""
+        await self._flushing.stop()
+
+    def topic_deleted(self, topic: str) -> None:
+        """Its subscriptions are no more; the store forgets them by itself."""
+        for place in [place for place in self._open if place[0] == topic]:
+            for cursor in self._open.pop(place).values():
+                cursor.is_deleted = True
+                self._let_go(cursor, cursor.attachments)
+                self._flushing.forget(cursor)
+
+    # --- asking
+
+    def is_attached(self, subscription: str, topic: str) -> bool:
+        """Whether consumers of the subscription are attached to some partition of `topic`."""
+        return (subscription, topic) in self._attached
+
+    def find(self, name: CursorName) -> DurableCursor | None:
+        """The cursor, if its topic is open."""
+        return self._open.get(name[1:], {}).get(name.subscription)
+
+    def _forget(self, cursor: DurableCursor) -> None:
+        self._let_go(cursor, cursor.attachments)
+        self._flushing.forget(cursor)
+        cursors = self._open.get(cursor.name[1:], {})
+        if cursors.get(cursor.name.subscription) is cursor:
+            del cursors[cursor.name.subscription]
+            if not cursors:
+                del self._open[cursor.name[1:]]
+
+    def _let_go(self, cursor: DurableCursor, attachments: int) -> None:
+        cursor.attachments -= attachments
+        key = cursor.name[:2]
+        self._attached[key] -= attachments
+        if self._attached[key] <= 0:
+            del self._attached[key]
