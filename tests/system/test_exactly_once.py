@@ -1,7 +1,8 @@
-"""Exactly once: an application that copies with transactions, and its broker, are killed again and again.
+"""Exactly once: applications that copy with transactions, and their broker, are killed again and again.
 
-Inputs keep coming, so that there is always a transaction under way.  A reader of committed records sees the
-result of every input once, whatever was killed and when.  8 kills, 50 with ANABRANCH_SOAK=1.
+Inputs keep coming, so that there is always a transaction under way, and two applications share them, so that
+who reads what changes under way as well.  A reader of committed records sees the result of every input once,
+whatever was killed and when.  8 kills; 50 with ANABRANCH_SOAK=1, from several seeds.
 """
 
 import os
@@ -18,7 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.broker import BrokerProcess
 
 PARTITIONS = 3
-KILLS = 50 if os.environ.get("ANABRANCH_SOAK") else 8
+IS_SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
+KILLS = 50 if IS_SOAK else 8
+SEEDS = range(4, 7 if IS_SOAK else 5)
 INPUTS_A_KILL = 400
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 class Application:
     """The copier in a process of its own."""
 
-    def __init__(self, bootstrap: str, log: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.support.copier", bootstrap, "in", "out"]
+    def __init__(self, bootstrap: str, name: str, protocol: str, log: Path) -> None:
+        self._command = [sys.executable, "-m", "tests.support.copier", bootstrap, "in", "out", name, protocol]
         self._log = log.open("ab")
         self.start()
 
@@ -45,7 +48,12 @@ class Application:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> BrokerProcess:
-    return BrokerProcess(tmp_path, {"group.initial.rebalance.delay.ms": "0"})
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+    }
+    return BrokerProcess(tmp_path, settings)
 
 
 def create_topics(bootstrap: str) -> None:
@@ -97,27 +105,35 @@ def results(bootstrap: str) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(400)
-def test_every_input_has_its_result_once(broker: BrokerProcess, tmp_path: Path) -> None:
-    chance = random.Random(4)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_input_has_its_result_once(
+    seed: int, protocol: str, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
     with broker:
         create_topics(broker.bootstrap)
         inputs = Inputs(broker.bootstrap)
-        application = Application(broker.bootstrap, tmp_path / "copier.log")
+        applications = [
+            Application(broker.bootstrap, name, protocol, tmp_path / f"{name}.log") for name in ("one", "two")
+        ]
         try:
             for _ in range(KILLS):
                 inputs.more()
                 time.sleep(chance.uniform(0.02, 1.0))
-                if chance.random() < 0.6:
+                if chance.random() < 0.5:
                     broker.kill()
                     broker.start()
                 else:
+                    application = chance.choice(applications)
                     application.kill()
                     application.start()
             deadline = time.monotonic() + 60
             while len(seen := results(broker.bootstrap)) < inputs.count and time.monotonic() < deadline:
                 time.sleep(0.5)
         finally:
-            application.close()
+            for application in applications:
+                application.close()
     assert len(seen) == len(set(seen)), "a result is there twice"
     assert set(seen) == {f"<{number}>" for number in range(inputs.count)}
