@@ -1,0 +1,75 @@
+"""Our errors as Pulsar's codes: the one place where they meet.
+
+An error has the code of its class, or of the nearest class above it that has one.  What was not raised on
+purpose is UnknownError, and its message is nobody's business outside.
+
+Clients act on some codes by themselves: ServiceNotReady and TooManyRequests are tried again, TopicNotFound
+and the like are given to the application.  So what is worth another try is one of those two.
+"""
+
+from anabranch.base import errors
+from anabranch.records.entries import ChecksumMismatch
+from anabranch.subscriptions import errors as subscriptions
+from anabranch.topics import errors as topics
+from anabranch.wire.pulsar.commands_pb2 import ServerError
+
+
+class ConsumerNotFound(errors.NotFound):
+    """The id is of no consumer that is open on this connection."""
+
+
+class IncompatibleSchema(errors.Invalid):
+    """What a client brings does not go with what the topic has."""
+
+
+_CODES: dict[type[BaseException], ServerError] = {
+    # The request is wrong.
+    errors.Invalid: ServerError.NotAllowedError,
+    errors.InvalidTopicName: ServerError.InvalidTopicName,
+    errors.InvalidNamespace: ServerError.InvalidTopicName,
+    errors.InvalidConfig: ServerError.MetadataError,
+    errors.Corrupt: ServerError.MetadataError,
+    ChecksumMismatch: ServerError.ChecksumError,
+    IncompatibleSchema: ServerError.IncompatibleSchema,
+    topics.NotAllowed: ServerError.NotAllowedError,
+    topics.TopicTerminated: ServerError.TopicTerminatedError,
+    subscriptions.ConsumerAssignError: ServerError.ConsumerAssignError,
+    # What it names is not there, or is.
+    errors.NotFound: ServerError.MetadataError,
+    errors.UnknownTopic: ServerError.TopicNotFound,
+    errors.UnknownTenant: ServerError.TopicNotFound,
+    errors.UnknownNamespace: ServerError.TopicNotFound,
+    errors.Exists: ServerError.NotAllowedError,
+    topics.SubscriptionNotFound: ServerError.SubscriptionNotFound,
+    ConsumerNotFound: ServerError.MetadataError,
+    # Somebody else's turn.
+    errors.NotOwner: ServerError.ServiceNotReady,
+    errors.Fenced: ServerError.ProducerFenced,
+    topics.ProducerBusy: ServerError.ProducerBusy,
+    topics.ProducerFenced: ServerError.ProducerFenced,
+    topics.SubscriptionBusy: ServerError.MetadataError,  # who unsubscribes beside others hears that
+    subscriptions.ConsumerBusy: ServerError.ConsumerBusy,
+    subscriptions.SubscriptionTypeMismatch: ServerError.ConsumerBusy,
+    # Later.
+    errors.Conflict: ServerError.ServiceNotReady,
+    errors.Unavailable: ServerError.ServiceNotReady,
+    errors.Throttled: ServerError.TooManyRequests,
+    topics.BacklogHold: ServerError.ProducerBlockedQuotaExceededError,
+    topics.BacklogExceeded: ServerError.ProducerBlockedQuotaExceededException,
+    topics.DuplicateUnknown: ServerError.PersistenceError,
+    errors.DiskFull: ServerError.PersistenceError,
+    errors.DiskFailed: ServerError.PersistenceError,
+    OSError: ServerError.PersistenceError,  # what the disk said, as it said it
+}
+
+
+def code_of(error: BaseException) -> ServerError:
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return ServerError.UnknownError
+
+
+def message_of(error: BaseException) -> str:
+    """What a client may read about it."""
+    return str(error) if isinstance(error, errors.AnabranchError) else "the broker failed, see its log"

@@ -1,0 +1,83 @@
+"""PRODUCER: open a producer under an id of the client's; answered with PRODUCER_SUCCESS.
+
+    name               the client's own, or one that nobody has
+    access mode        shared, or alone: at once, when the others are gone, or by fencing them off; who
+                       waits for its turn is told so first (`producer_ready=false`)
+    initial            a subscription that is made with the topic, so that nothing is missed before its
+    subscription       first consumer comes
+
+A producer that is open under the id already is answered as if it had just been opened.
+"""
+
+from anabranch.server.pulsar.connection import PulsarConnection
+from anabranch.server.pulsar.opening import Opening
+from anabranch.server.pulsar.properties import metadata_of
+from anabranch.server.pulsar.registry import Later, command
+from anabranch.server.pulsar.schema import take_schema
+from anabranch.server.pulsar.topic_access import open_topic, topic_name
+from anabranch.topics.producer import AccessMode, Joined, Producer
+from anabranch.wire.pulsar import commands_pb2 as pb
+
+
+@command(pb.BaseCommand.PRODUCER)
+def producer(request: pb.Producer, connection: PulsarConnection) -> Later:
+    known = connection.producers.begin(request.producer_id, request.request_id)
+    if not isinstance(known, Opening):
+        _succeed(connection, request.request_id, known.producer, Joined(-1, None), b"")
+        return None
+    return _open(request, connection, known)
+
+
+async def _open(request: pb.Producer, connection: PulsarConnection, opening: Opening) -> None:
+    try:
+        opening.begin()
+        await _join(request, connection)
+    finally:
+        connection.producers.failed(request.producer_id, opening)
+
+
+async def _join(request: pb.Producer, connection: PulsarConnection) -> None:
+    services = connection.services
+    name = topic_name(request.topic)
+    topic = await open_topic(services, name, may_create=True)
+    schema_version = await take_schema(
+        services, topic, request.schema if request.HasField("schema") else None
+    )
+    if request.initial_subscription_name:
+        await topic.create_subscription(request.initial_subscription_name, from_earliest=True)
+    made = Producer(
+        request.producer_id,
+        request.producer_name or services.topics.new_producer_name(),
+        connection.producers,
+        access_mode=AccessMode(request.producer_access_mode),
+        epoch=request.epoch,
+        topic_epoch=request.topic_epoch if request.HasField("topic_epoch") else None,
+        is_named_by_client=bool(request.producer_name) and request.user_provided_producer_name,
+        metadata=metadata_of(request.metadata),
+        address=connection.link.remote,
+        client_version=connection.client_version,
+        connected_since_ms=services.clock.now_ms(),
+        supports_partial=connection.supports_partial_producers,
+    )
+    try:
+        joined = await topic.add_producer(made)
+    except BaseException:  # also when its client has gone or closed it meanwhile
+        topic.remove_producer(made)
+        raise
+    connection.producers.opened(request.producer_id, made, topic)
+    _succeed(connection, request.request_id, made, joined, schema_version)
+
+
+def _succeed(
+    connection: PulsarConnection, request_id: int, made: Producer, joined: Joined, schema_version: bytes
+) -> None:
+    told = pb.ProducerSuccess(
+        request_id=request_id,
+        producer_name=made.name,
+        last_sequence_id=joined.last_sequence_id,
+        schema_version=schema_version,
+        producer_ready=True,
+    )
+    if joined.topic_epoch is not None:
+        told.topic_epoch = joined.topic_epoch
+    connection.send(pb.BaseCommand(type=pb.BaseCommand.PRODUCER_SUCCESS, producer_success=told))

@@ -1,0 +1,28 @@
+"""SEEK: the subscription goes on from a message, or from the first one published at a time; SUCCESS.
+
+Consumers that cannot stay attached over it are told to subscribe again before that (CLOSE_CONSUMER).
+"""
+
+from anabranch.base.errors import Invalid
+from anabranch.server.pulsar.connection import PulsarConnection
+from anabranch.server.pulsar.consumers import Attached
+from anabranch.server.pulsar.message_ids import start_of
+from anabranch.server.pulsar.registry import Later, command
+from anabranch.wire.pulsar import commands_pb2 as pb
+
+
+@command(pb.BaseCommand.SEEK)
+def seek(request: pb.Seek, connection: PulsarConnection) -> Later:
+    if not request.HasField("message_id") and not request.HasField("message_publish_time"):
+        raise Invalid("a seek needs a message id or a time")
+    return _seek(request, connection, connection.consumers.get(request.consumer_id))
+
+
+async def _seek(request: pb.Seek, connection: PulsarConnection, attached: Attached) -> None:
+    topic = attached.topic
+    if request.HasField("message_id"):
+        offset = start_of(request.message_id)
+    else:
+        offset = await topic.offset_for_time(request.message_publish_time)
+    await topic.seek(attached.subscription, offset)
+    connection.succeed(request.request_id)

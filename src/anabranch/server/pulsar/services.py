@@ -1,0 +1,20 @@
+"""What Pulsar's command handlers may reach: the node's parts, built by `node.py` and nothing else."""
+
+from dataclasses import dataclass
+
+from anabranch.base.clock import Clock
+from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.pulsar_topics import PulsarTopics
+from anabranch.server.config import DynamicConfig
+from anabranch.topics.registry import Topics
+
+
+@dataclass(slots=True)
+class PulsarServices:
+    clock: Clock
+    config: DynamicConfig
+    cluster: Cluster
+    catalog: PulsarTopics
+    topics: Topics
+    service_url: str = ""
+    """Where clients find this broker, `pulsar://HOST:PORT`; known once it listens."""

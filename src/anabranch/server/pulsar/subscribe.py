@@ -1,0 +1,86 @@
+"""SUBSCRIBE: open a consumer under an id of the client's; answered with SUCCESS.
+
+A reader is a consumer of a subscription that is not durable and says where it starts.  Reading compacted
+topics is refused until Pulsar topics are compacted here.  A consumer that is open under the id already is
+answered as if it had just been opened.
+"""
+
+from anabranch.base.errors import Invalid
+from anabranch.server.pulsar.connection import PulsarConnection
+from anabranch.server.pulsar.consumers import Attached, ConsumerChannel
+from anabranch.server.pulsar.message_ids import start_of
+from anabranch.server.pulsar.opening import Opening
+from anabranch.server.pulsar.properties import metadata_of
+from anabranch.server.pulsar.registry import Later, command
+from anabranch.server.pulsar.schema import take_schema
+from anabranch.server.pulsar.topic_access import open_topic, topic_name
+from anabranch.subscriptions.consumer import Consumer, HashRange, KeySharing
+from anabranch.topics.topic import Wanted
+from anabranch.wire.pulsar import commands_pb2 as pb
+
+
+@command(pb.BaseCommand.SUBSCRIBE)
+def subscribe(request: pb.Subscribe, connection: PulsarConnection) -> Later:
+    known = connection.consumers.begin(request.consumer_id, request.request_id)
+    if not isinstance(known, Opening):
+        connection.succeed(request.request_id)
+        return None
+    return _open(request, connection, known)
+
+
+async def _open(request: pb.Subscribe, connection: PulsarConnection, opening: Opening) -> None:
+    try:
+        opening.begin()
+        await _attach(request, connection)
+    finally:
+        connection.consumers.failed(request.consumer_id, opening)
+
+
+async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
+    services = connection.services
+    if request.read_compacted:
+        raise Invalid("read_compacted is not supported: topics are not compacted for Pulsar clients yet")
+    if not request.subscription:
+        raise Invalid("the subscription has no name")
+    metadata = metadata_of(request.metadata)
+    topic = await open_topic(services, topic_name(request.topic), may_create=request.force_topic_creation)
+    await take_schema(services, topic, request.schema if request.HasField("schema") else None)
+    channel = ConsumerChannel(connection, request.consumer_id, topic.partition_index)
+    consumer = Consumer(
+        request.consumer_id,
+        request.consumer_name,
+        channel,
+        priority=request.priority_level,
+        key_sharing=_key_sharing(request.key_shared) if request.HasField("key_shared") else None,
+        properties=metadata,
+        stays_over_seek=connection.stays_over_seek,
+        address=connection.link.remote,
+        client_version=connection.client_version,
+        connected_since_ms=services.clock.now_ms(),
+    )
+    subscription = await topic.attach(consumer, _wanted(request))
+    connection.consumers.opened(request.consumer_id, Attached(consumer, channel, subscription, topic))
+    connection.succeed(request.request_id)
+
+
+def _wanted(request: pb.Subscribe) -> Wanted:
+    start = None
+    if request.HasField("start_message_id"):
+        start = (start_of(request.start_message_id), request.start_message_id.batch_index)
+    return Wanted(
+        subscription=request.subscription,
+        kind=int(request.type),
+        is_durable=request.durable,
+        start=start,
+        from_earliest=request.initial_position == pb.Subscribe.Earliest,
+        rollback_s=request.start_message_rollback_duration_s,
+        properties={pair.key: pair.value for pair in request.subscription_properties},
+        may_create=True,
+    )
+
+
+def _key_sharing(told: pb.KeySharedMeta) -> KeySharing:
+    ranges = None
+    if told.mode == pb.KeySharedMode.STICKY:
+        ranges = [HashRange(part.start, part.end) for part in told.hash_ranges]
+    return KeySharing(ranges, told.allow_out_of_order_delivery)

@@ -1,0 +1,89 @@
+"""The topic lists that a connection watches: what comes and goes is told as it happens.
+
+A watcher is a namespace and a pattern.  While a connection has any, it follows the cluster's image, and looks
+only at the topics that changed.  Only persistent topics are watched, as Pulsar does.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeGuard
+
+from anabranch.base.errors import Invalid
+from anabranch.base.ids import Namespace, TopicName
+from anabranch.cluster.image import ClusterImage, TopicImage, topic_changes
+from anabranch.server.pulsar.topic_lists import ListPattern, hash_of, names_of
+from anabranch.wire.pulsar import commands_pb2 as pb
+
+if TYPE_CHECKING:
+    from anabranch.server.pulsar.connection import PulsarConnection
+
+_MAX_WATCHERS = 1000
+
+
+class Watcher:
+    __slots__ = ("id", "listed", "namespace", "pattern")
+
+    def __init__(self, id: int, namespace: Namespace, pattern: ListPattern, listed: set[str]) -> None:
+        self.id = id
+        self.namespace = namespace
+        self.pattern = pattern
+        self.listed = listed
+
+    def select(self, names: set[TopicName]) -> set[str]:
+        return {name.pulsar for name in self.pattern.select(names)}
+
+
+class TopicWatchers:
+    __slots__ = ("_connection", "_unsubscribe", "_watchers")
+
+    def __init__(self, connection: "PulsarConnection") -> None:
+        self._connection = connection
+        self._watchers: dict[int, Watcher] = {}
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def add(self, watcher: Watcher) -> None:
+        if len(self._watchers) >= _MAX_WATCHERS:
+            raise Invalid(f"a connection may watch {_MAX_WATCHERS} topic lists; close some")
+        self._watchers[watcher.id] = watcher
+        if self._unsubscribe is None:
+            self._unsubscribe = self._connection.services.cluster.subscribe(self._image_changed)
+
+    def remove(self, id: int) -> None:
+        self._watchers.pop(id, None)
+        if not self._watchers:
+            self.close()
+
+    def close(self) -> None:
+        self._watchers.clear()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    def _image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.topics_by_id is new.topics_by_id:
+            return
+        changes = list(topic_changes(old, new))
+        for watcher in self._watchers.values():
+            before: set[TopicName] = set()
+            after: set[TopicName] = set()
+            for was, now in changes:
+                if _is_listed(was, watcher.namespace):
+                    before.update(names_of(was))
+                if _is_listed(now, watcher.namespace):
+                    after.update(names_of(now))
+            self._tell(watcher, watcher.select(after - before), watcher.select(before - after))
+
+    def _tell(self, watcher: Watcher, added: set[str], deleted: set[str]) -> None:
+        if not added and not deleted:
+            return
+        watcher.listed = (watcher.listed - deleted) | added
+        told = pb.WatchTopicUpdate(
+            watcher_id=watcher.id,
+            new_topics=sorted(added),
+            deleted_topics=sorted(deleted),
+            topics_hash=hash_of(watcher.listed),
+        )
+        self._connection.send(pb.BaseCommand(type=pb.BaseCommand.WATCH_TOPIC_UPDATE, watch_topic_update=told))
+
+
+def _is_listed(topic: TopicImage | None, namespace: Namespace) -> TypeGuard[TopicImage]:
+    return topic is not None and topic.name.in_namespace == namespace and not topic.is_internal
