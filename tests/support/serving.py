@@ -77,7 +77,7 @@ class Served:
 
     def send(self, body: bytes, version: int, handler: Any = produce) -> Any:
         """What the handler gives back for a request with this body."""
-        context = RequestContext(version, 1, "test", 1, self.services, self.peer)
+        context = RequestContext(version, "test", 1, self.services, self.peer)
         frame = memoryview(bytearray(HEAD + body))
         reply = handler(frame, len(HEAD), context)
         if not asyncio.iscoroutine(reply):

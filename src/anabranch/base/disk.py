@@ -41,10 +41,11 @@ class Releasable(Protocol):
 class Handles:
     """The open descriptors in order of use, at most `max_open` of them."""
 
-    __slots__ = ("_lru", "max_open")
+    __slots__ = ("_lru", "max_open", "newest")
 
     def __init__(self, max_open: int = 4096) -> None:
         self.max_open = max_open
+        self.newest: Releasable | None = None  # the one used last, which need not be moved
         self._lru: OrderedDict[int, Releasable] = OrderedDict()
 
     def __len__(self) -> int:
@@ -52,15 +53,19 @@ class Handles:
 
     def used(self, holder: Releasable) -> None:
         self._lru.move_to_end(id(holder))
+        self.newest = holder
 
     def opened(self, holder: Releasable) -> None:
         self._lru[id(holder)] = holder
+        self.newest = holder
         while len(self._lru) > self.max_open:
             _, oldest = self._lru.popitem(last=False)
             oldest.release()
 
     def closed(self, holder: Releasable) -> None:
         self._lru.pop(id(holder), None)
+        if self.newest is holder:
+            self.newest = None
 
 
 class File:
@@ -87,14 +92,16 @@ class File:
                 _refuse_if_full(error, f"no room on the disk for {self.path}")
                 raise
             self._handles.opened(self)
-        else:
+        elif self._handles.newest is not self:
             self._handles.used(self)
         return self._fd
 
     def append(self, data: Buffer) -> int:
         """Write all of `data` at the end; its position.  DiskFull, and nothing written, if it won't fit."""
         at = self.size
-        fd = self.fileno()
+        fd = self._fd
+        if fd < 0 or self._handles.newest is not self:
+            fd = self.fileno()
         try:
             written = os.pwrite(fd, data, at)
             if written != len(data):

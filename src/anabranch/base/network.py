@@ -168,6 +168,8 @@ class TcpLink(asyncio.BufferedProtocol):
             buffers = chunks if FileRange not in map(type, chunks) else _as_buffers(chunks)
             if buffers is not None:
                 chunks = self._send_at_once(cast(Sequence[Buffer], buffers))
+                if not chunks:
+                    return
         for chunk in chunks:
             size = _size(chunk)
             if size:

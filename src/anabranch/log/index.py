@@ -40,10 +40,6 @@ class MappedIndex:
         self.max_entries = max_bytes // entry.size
         self.entries = disk.size(path) // entry.size
 
-    @property
-    def is_full(self) -> bool:
-        return self.entries >= self.max_entries
-
     def _open(self) -> File:
         if self._file is None:
             self._file = self._disk.open(self._path)

@@ -108,13 +108,14 @@ class LocalLog:
         """
         base = self.log_end
         last = base + header.last_offset_delta
+        newest = header.max_timestamp
         segment = self.segments[-1]
-        if segment.size and (
-            not segment.has_room(len(batch), last, self.config) or self.is_old(segment, header.max_timestamp)
+        if segment.file.size and (
+            not segment.has_room(len(batch), last, self.config) or self.is_old(segment, newest)
         ):
             segment = self.roll()
         place(batch, base, leader_epoch)
-        segment.append(batch, last, header.max_timestamp)
+        segment.append(batch, last, newest)
         self.log_end = last + 1
         if header.producer_id >= 0:
             self.note_producer(segment, batch, header, base)
@@ -157,7 +158,8 @@ class LocalLog:
         """Whether `segment.ms` has passed, by the records' own time where they have one."""
         first = segment.first_timestamp
         if first is not None and first >= 0 and timestamp >= 0:
-            return timestamp - first > self._roll_after_ms(segment)
+            roll_ms = self._roll_ms if self.config is self._roll_config else self._roll_after_ms(segment)
+            return timestamp - first > roll_ms
         return self._clock.now_ms() - self._created_ms > self._roll_after_ms(segment)
 
     def _roll_after_ms(self, segment: Segment) -> int:

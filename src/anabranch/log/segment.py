@@ -206,11 +206,12 @@ class Segment:
 
     def has_room(self, size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` may be added."""
+        offsets, times = self.offset_index, self.time_index
         return (
-            self.size + size <= config.segment_bytes
+            self.file.size + size <= config.segment_bytes
             and last_offset - self.base_offset <= 0x7FFFFFFF
-            and not self.offset_index.is_full
-            and not self.time_index.is_full
+            and offsets.entries < offsets.max_entries
+            and times.entries < times.max_entries
         )
 
     def seal(self) -> None:

@@ -120,10 +120,15 @@ class Partition:
 
     def append(self, batch: memoryview, acks: int) -> Appended:
         """Store one batch as a client sent it."""
-        log = self.log
-        config = log.config
+        config = self.log.config
         now_ms = self._clock.now_ms()
         header = validation.check(batch, config, now_ms)
+        if (
+            header.producer_id < 0
+            and config.compression_type == "producer"
+            and config.message_timestamp_type == "CreateTime"
+        ):
+            return self._store(batch, header, -1)
         return self._append_checked(batch, header, now_ms)
 
     async def append_heavy(
@@ -151,7 +156,7 @@ class Partition:
             if written is not None:
                 # Not before its original is where an acknowledgement must wait for it to be.
                 return Appended(written.first_offset, written.timestamp, self._changed(self))
-        if validation.needs_transform(header, config):
+        if config.compression_type != "producer" and validation.needs_transform(header, config):
             header, batch = _transformed(batch, config)
         append_time_ms = -1
         if config.message_timestamp_type == "LogAppendTime":

@@ -23,23 +23,35 @@ _NOT_HEARD_FROM = -1
 
 
 class HighWatermark:
-    __slots__ = ("_ends", "_in_sync", "_min_insync", "offset")
+    __slots__ = ("_alone", "_ends", "_in_sync", "_min_insync", "offset")
 
     def __init__(self, offset: int, in_sync: frozenset[BrokerId], min_insync: int) -> None:
         self.offset = offset
         self._ends: dict[BrokerId, int] = {}
         self._in_sync = in_sync
         self._min_insync = min_insync
+        self._alone: BrokerId | None = None  # the only replica there is, whose end is what counts
+        self._find_alone()
 
     def replica_reached(self, replica: BrokerId, end: int) -> bool:
         """`replica` holds every record below `end`.  True if the watermark moved."""
         self._ends[replica] = end
-        return self._advance()
+        if replica != self._alone:
+            return self._advance()
+        if end <= self.offset:
+            return False
+        self.offset = end
+        return True
 
     def in_sync_changed(self, in_sync: frozenset[BrokerId]) -> bool:
         """The in-sync set is now `in_sync`.  True if the watermark moved."""
         self._in_sync = in_sync
+        self._find_alone()
         return self._advance()
+
+    def _find_alone(self) -> None:
+        alone = len(self._in_sync) == 1 and self._min_insync <= 1
+        self._alone = next(iter(self._in_sync)) if alone else None
 
     def _advance(self) -> bool:
         if len(self._in_sync) < self._min_insync:

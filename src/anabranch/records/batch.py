@@ -43,6 +43,7 @@ DELETE_HORIZON = 0x40
 PULSAR_ENTRY = 0x4000
 
 _PLACE = struct.Struct(">q")
+_new = tuple.__new__
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 
@@ -97,7 +98,7 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header at `at`.  The caller knows that 61 bytes are there."""
-    return BatchHeader._make(HEADER.unpack_from(buffer, at))
+    return _new(BatchHeader, HEADER.unpack_from(buffer, at))  # `_make` without its frame
 
 
 def crc_of(batch: Buffer) -> int:

@@ -27,12 +27,13 @@ from anabranch.base.seldom import Seldom
 from anabranch.server.framing import Frames
 from anabranch.server.kafka.api_versions import unsupported_answer
 from anabranch.server.kafka.held import Held
-from anabranch.server.kafka.registry import Api, Reply, RequestContext, Waiting
+from anabranch.server.kafka.registry import Api, Reply, Waiting
 from anabranch.server.peer import Peer
+from anabranch.server.routes import LEAST_HEADER_BYTES, NAME_AT, Route, Routes
 from anabranch.server.services import Services
-from anabranch.wire.kafka.decoder import Cursor, decode, skip_tags
+from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.encoder import encoder
-from anabranch.wire.kafka.schema import answers_flexibly, is_flexible
+from anabranch.wire.kafka.schema import answers_flexibly
 
 log = logging.getLogger(__name__)
 _trouble = Seldom(log, 1.0)
@@ -41,9 +42,8 @@ _MAX_SLOTS = 128
 _MAX_UNSENT = 1 << 20
 _MAX_COLLECTED = 1 << 18
 _TURN_S = 0.02
-_HEAD = struct.Struct(">hhih")
+_HEAD = struct.Struct(">ii")  # API and version as one number, correlation id
 _PREFIX = struct.Struct(">ii")
-_API_VERSIONS = 18
 
 
 class Slot:
@@ -81,8 +81,11 @@ class Connection:
         "_held",
         "_held_back",
         "_home",
+        "_known_routes",
+        "_monotonic",
         "_parked_bytes",
         "_resting",
+        "_routes",
         "_slots",
         "_turn_began",
         "connection_id",
@@ -94,6 +97,7 @@ class Connection:
 
     def __init__(self, home: Home, connection_id: int) -> None:
         self._home = home
+        self._monotonic = home.services.clock.monotonic
         self.connection_id = connection_id
         self.last_active = 0.0
         self.unsent_seen = 0
@@ -113,6 +117,8 @@ class Connection:
         self.link = link
         address, _, port = link.remote.rpartition(":")
         self.peer = Peer(address, int(port)) if address else Peer()
+        self._routes = Routes(self._home.apis, self._home.services, self.connection_id, self.peer)
+        self._known_routes = self._routes.known
         self._frames = self._home.admit(self)
         if self._frames is None:
             link.abort()
@@ -123,13 +129,16 @@ class Connection:
 
     def received(self, size: int) -> None:
         assert self._frames is not None
-        self.last_active = self._turn_began = self._home.services.clock.monotonic()
+        self.last_active = self._turn_began = self._monotonic()
         try:
             self._frames.received(size)
         except Exception as error:  # noqa: BLE001  the last line of defence: one client, not the node
             self._refuse(error)
             return
-        self._flush()
+        if self._collected:
+            self._send_collected()
+        if self.link.unsent or self._frames is None or self._frames.stopped:
+            self._flush()
 
     def drained(self) -> None:
         self._maybe_go()
@@ -174,7 +183,7 @@ class Connection:
     # --- the frames' side
 
     def between(self) -> None:
-        if self._home.services.clock.monotonic() - self._turn_began > _TURN_S and self._frames is not None:
+        if self._monotonic() - self._turn_began > _TURN_S and self._frames is not None:
             self._resting = True
             self._frames.stop()
             asyncio.get_running_loop().call_soon(self._rested)
@@ -194,57 +203,52 @@ class Connection:
         if self._held_back is not None:
             self._held_back.expire()
             self._held_back = None
-        if len(frame) < _HEAD.size:
+        if len(frame) < LEAST_HEADER_BYTES:
             raise Corrupt(f"a request of {len(frame)} bytes has no header")
-        key, version, correlation_id, name_size = _HEAD.unpack_from(frame)
-        api = self._home.apis.get(key)
-        if api is None:
-            raise Corrupt(f"API {key} is unknown")
-        if not api.min_version <= version <= api.max_version:
-            if key != _API_VERSIONS:
-                raise Corrupt(f"{api.name} has no version {version}")
-            self._answer(correlation_id, False, (unsupported_answer(self._home.apis),))
-            return
-        at = _HEAD.size
-        client_id = None
-        if name_size >= 0:
-            client_id = str(frame[at : at + name_size], "utf-8", "replace")
-            at += name_size
-        if is_flexible(key, version):
-            if at < len(frame) and frame[at] == 0:
-                at += 1
-            else:
-                cursor = Cursor(frame, at)
-                skip_tags(cursor)
-                at = cursor.at
-        context = RequestContext(
-            version, correlation_id, client_id, self.connection_id, self._home.services, self.peer
-        )
+        kind, correlation_id = _HEAD.unpack_from(frame)
+        route = self._known_routes.get(kind)
+        if route is None or frame[NAME_AT : route[2]] != route[1]:
+            route = self._routes.find(frame, kind)
+            if route is None:
+                self._answer(correlation_id, False, (unsupported_answer(self._home.apis),))
+                return
+        api, _, body_at, context = route
         if api.raw:
-            self._take_raw(api.handler(frame, at, context), context, len(frame))
+            reply = api.handler(frame, body_at, context)
+            if type(reply) is tuple and len(reply) == 1 and not self._slots:
+                (body,) = reply
+                self._collect((_PREFIX.pack(4 + len(body), correlation_id) + body,), len(body))
+            else:
+                self._take_raw(reply, correlation_id, len(frame))
         elif api.waits:
             copied = memoryview(bytes(frame))  # the buffer is used again before the handler ends
             slot = self._hold()
-            self._home.track(self._run(slot, api, decode(key, version, copied, at), context), len(frame))
+            request = decode(api.key, context.version, copied, body_at)
+            self._home.track(self._run(slot, route, request, correlation_id), len(frame))
         else:
-            answer = api.handler(decode(key, version, frame, at), context)
+            answer = api.handler(decode(api.key, context.version, frame, body_at), context)
             body = bytearray()
-            encoder(key, version)(body, answer)
-            self._answer(correlation_id, answers_flexibly(key, version), (body,))
+            encoder(api.key, context.version)(body, answer)
+            self._answer(correlation_id, answers_flexibly(api.key, context.version), (body,))
 
-    def _take_raw(self, reply: Any, ctx: RequestContext, size: int) -> None:
+    def forget(self) -> None:
+        """Give up what only saves time: the connection rests."""
+        self._routes.forget()
+        self.peer.lanes.forget()
+
+    def _take_raw(self, reply: Any, correlation_id: int, size: int) -> None:
         if reply is None:
             return
         if type(reply) is tuple or type(reply) is list:
-            self._answer(ctx.correlation_id, None, reply)
+            self._answer(correlation_id, None, reply)
         elif asyncio.iscoroutine(reply):
-            self._home.track(self._run_raw(self._hold(), reply, ctx), size)
+            self._home.track(self._run_raw(self._hold(), reply, correlation_id), size)
         else:
             slot = Slot(reply)
             self._slots.append(slot)
             if type(reply) is Held:
                 self._held_back = reply
-            reply.answered.add_done_callback(lambda done: self._resolve(slot, ctx.correlation_id, done))
+            reply.answered.add_done_callback(lambda done: self._resolve(slot, correlation_id, done))
             if len(self._slots) >= _MAX_SLOTS and self._frames is not None:
                 self._frames.stop()
 
@@ -260,10 +264,14 @@ class Connection:
             if self._is_blocked and self._frames is not None:
                 self._frames.stop()
         else:
-            self._collected.extend(whole)
-            self._collected_bytes += size
-            if self._collected_bytes > _MAX_COLLECTED or len(self._collected) > _MAX_SLOTS:
-                self._flush()
+            self._collect(whole, size)
+
+    def _collect(self, chunks: Sequence[Chunk], size: int) -> None:
+        """Send an answer that is next in order, soon."""
+        self._collected += chunks
+        self._collected_bytes += size
+        if self._collected_bytes > _MAX_COLLECTED or len(self._collected) > _MAX_SLOTS:
+            self._flush()
 
     def _park(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
         slot.chunks, slot.size, slot.done = chunks, size, True
@@ -319,7 +327,7 @@ class Connection:
             self._proceed(frames.go)
 
     def _proceed(self, step: Callable[[], None]) -> None:
-        self._turn_began = self._home.services.clock.monotonic()
+        self._turn_began = self._monotonic()
         try:
             step()
         except Exception as error:  # noqa: BLE001  as above
@@ -337,18 +345,18 @@ class Connection:
             self._frames.stop()
         return slot
 
-    async def _run(self, slot: Slot, api: Api, request: Any, ctx: RequestContext) -> None:
+    async def _run(self, slot: Slot, route: Route, request: Any, correlation_id: int) -> None:
+        key, version = route.api.key, route.context.version
         try:
-            answer = await api.handler(request, ctx)
+            answer = await route.api.handler(request, route.context)
             body = bytearray()
-            encoder(api.key, ctx.version)(body, answer)
+            encoder(key, version)(body, answer)
         except Exception as error:  # noqa: BLE001  as above
             self._refuse(error)
             return
-        flexible = answers_flexibly(api.key, ctx.version)
-        self._finish(slot, *_with_header(ctx.correlation_id, flexible, (body,)))
+        self._finish(slot, *_with_header(correlation_id, answers_flexibly(key, version), (body,)))
 
-    async def _run_raw(self, slot: Slot, work: Coroutine[Any, Any, Reply], ctx: RequestContext) -> None:
+    async def _run_raw(self, slot: Slot, work: Coroutine[Any, Any, Reply], correlation_id: int) -> None:
         try:
             reply = await work
         except Exception as error:  # noqa: BLE001  as above
@@ -357,7 +365,7 @@ class Connection:
         if reply is None:
             self._finish(slot, (), 0)
         else:
-            self._finish(slot, *_with_header(ctx.correlation_id, None, reply))
+            self._finish(slot, *_with_header(correlation_id, None, reply))
 
     def _finish(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
         self._park(slot, chunks, size)

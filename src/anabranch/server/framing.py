@@ -197,7 +197,10 @@ class Frames:
             if self.stopped:
                 self._rest = data[at:]
                 return
-            stop = at + _PREFIX + self._length(data, at)
+            (length,) = _LENGTH.unpack_from(data, at)
+            stop = at + _PREFIX + length
+            if not 0 <= length <= self._max_bytes:
+                self._length(data, at)
             if stop > end:
                 break
             self._handle(data[at + _PREFIX : stop])

@@ -53,7 +53,7 @@ class Lanes:
             return None
         end = _key_end(frame, at, version)
         lane = self._lanes.get(frame[at:end].tobytes())
-        return None if lane is None or lane.partition.retired else (lane, end)
+        return None if lane is None or lane[0].retired else (lane, end)
 
     def learn(
         self, frame: memoryview, at: int, version: int, acks: int, name: bytes, partition: Partition

@@ -110,7 +110,7 @@ class KafkaListener:
             connection.last_active = now
         silent_s = now - connection.last_active
         if silent_s > _RELAX_AFTER_S:
-            connection.peer.lanes.forget()
+            connection.forget()
         if self._budget.is_contended and connection.is_late:
             _trouble.warning("%s: closed, it stalled inside a request", link.remote)
             link.abort()

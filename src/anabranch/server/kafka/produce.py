@@ -30,7 +30,7 @@ from anabranch.base.errors import (
 from anabranch.base.seldom import Seldom
 from anabranch.cluster.topics import is_internal
 from anabranch.partition.host import ServedTopic
-from anabranch.partition.partition import Partition
+from anabranch.partition.partition import INLINE_BYTES, Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.records.record import MissingKeys
@@ -86,7 +86,7 @@ class _Unacknowledged(NamedTuple):
 def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
     found = ctx.peer.lanes.find(frame, at, ctx.version)
     if found is not None:
-        answer = _by_lane(*found, frame, ctx.version)
+        answer = _by_lane(found[0], found[1], frame, ctx.version)
         if answer is not None:
             return answer
     request = read_produce(frame, at, ctx.version)
@@ -159,21 +159,24 @@ def _by_lane(
         if at + _INT.unpack_from(frame, at - 4)[0] != end:
             return None
     batch = frame[at:end]
-    partition = lane.partition
-    if len(batch) < HEADER_SIZE or batch[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL or partition.is_heavy(batch):
+    size = end - at
+    partition, name, acks, head, tail = lane
+    if size < HEADER_SIZE:
+        return None
+    attributes = batch[_ATTRIBUTES_LOW_BYTE]
+    if attributes & TRANSACTIONAL or ((attributes or size > INLINE_BYTES) and partition.is_heavy(batch)):
         return None
     try:
-        base_offset, append_time_ms, acknowledged = partition.append(batch, lane.acks)
+        base_offset, append_time_ms, acknowledged = partition.append(batch, acks)
     except (AnabranchError, OSError) as error:
         # Not by the ordinary way: the batch may have its place written in it already.
-        return (write_produced(version, [(lane.name, [_failed(partition.index, error)])]),)
+        return (write_produced(version, [(name, [_failed(partition.index, error)])]),)
     if acknowledged is not None:
         stored = Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)
         produced = [stored]
         unacknowledged = [_Unacknowledged(produced, 0, acknowledged)]
-        return _answer_later(lane.acks, version, [(lane.name, produced)], unacknowledged)
-    placed = PLACED.pack(0, base_offset, append_time_ms, partition.log.log_start)
-    return (lane.head + placed + lane.tail,)
+        return _answer_later(acks, version, [(name, produced)], unacknowledged)
+    return (head + PLACED.pack(0, base_offset, append_time_ms, partition.log.log_start) + tail,)
 
 
 def _closed(request: ProduceRequest, ctx: RequestContext) -> list[tuple[ServedTopic, int]]:

@@ -14,8 +14,8 @@ never waits is a plain function; one that does is a coroutine, and runs as a tas
 An error that has no place in the answer is raised, and closes the connection, as Kafka does.
 
 Produce and Fetch are too hot for that: they register with `raw=True`, get the frame and the position
-of the body, and give back chunks, None when there is no answer, a `Waiting` that will have one, or a
-coroutine, for which the connection is held.
+of the body, and give back chunks (in a tuple if they are memory, in a list if files are among them), None
+when there is no answer, a `Waiting` that will have one, or a coroutine, for which the connection is held.
 """
 
 import asyncio
@@ -45,21 +45,19 @@ class Waiting(Protocol):
 
 
 class RequestContext:
-    """What a handler knows about the request besides its fields."""
+    """What a handler knows about a request besides its fields.  Requests with the same header share one."""
 
-    __slots__ = ("client_id", "connection_id", "correlation_id", "peer", "services", "version")
+    __slots__ = ("client_id", "connection_id", "peer", "services", "version")
 
     def __init__(
         self,
         version: int,
-        correlation_id: int,
         client_id: str | None,
         connection_id: int,
         services: Services,
         peer: Peer | None = None,
     ) -> None:
         self.version = version
-        self.correlation_id = correlation_id
         self.client_id = client_id
         self.connection_id = connection_id
         self.services = services

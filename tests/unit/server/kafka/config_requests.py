@@ -53,7 +53,7 @@ class Broker:
         body = io.BytesIO()
         entity_writer(type(request))(body, request)
         services: Any = SimpleNamespace(cluster=self.cluster, config=self.config)
-        context = RequestContext(version, 1, "test", 1, services)
+        context = RequestContext(version, "test", 1, services)
         answer = _HANDLERS[key](decode(key, version, memoryview(body.getvalue()), 0), context)
         out = bytearray()
         encoder(key, version)(out, await answer if isawaitable(answer) else answer)

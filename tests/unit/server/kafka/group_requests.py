@@ -69,7 +69,7 @@ def send_heartbeat(broker: WholeBroker, version: int, **values: Any) -> Held:
     schema = request_schema(HEARTBEAT, version)
     body = io.BytesIO()
     entity_writer(schema)(body, build(schema, {"group_id": "g"} | values))
-    context = RequestContext(version, 7, "test", 1, broker.services, broker.peer)
+    context = RequestContext(version, "test", 1, broker.services, broker.peer)
     return handler(memoryview(body.getvalue()), 0, context)
 
 

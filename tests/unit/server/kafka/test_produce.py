@@ -396,7 +396,7 @@ async def test_threads_see_bytes_of_their_own(served: Served, monkeypatch: pytes
     )
     monkeypatch.setattr("anabranch.records.builder.compress", slow)
     frame = memoryview(bytearray(b"head" + body))
-    context = module.RequestContext(9, 1, "test", 1, served.services, served.peer)
+    context = module.RequestContext(9, "test", 1, served.services, served.peer)
     work: Any = module.produce(frame, 4, context)
     frame[:] = bytes(len(frame))
     task = asyncio.ensure_future(work)

@@ -91,7 +91,7 @@ class Client:
             topics.append({"name": topic, "partition_data": [part]})
         id = self.id if transactional_id == "" else transactional_id
         asked = {"transactional_id": id, "acks": -1, "timeout": 1000, "topic_data": topics}
-        context = RequestContext(version, 1, "test", 1, self.broker.services, self.broker.peer)
+        context = RequestContext(version, "test", 1, self.broker.services, self.broker.peer)
         frame = memoryview(bytearray(HEAD + written(PRODUCE, version, asked)))
         reply: Any = produce(frame, len(HEAD), context)
         if isawaitable(reply):

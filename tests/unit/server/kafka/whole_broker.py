@@ -76,7 +76,7 @@ class WholeBroker:
         schema = request_schema(key, version)
         entity_writer(schema)(body, build(schema, values))
         request = decode(key, version, memoryview(body.getvalue()), 0)
-        context = RequestContext(version, 7, "test", self.connection_id, self.services, self.peer)
+        context = RequestContext(version, "test", self.connection_id, self.services, self.peer)
         answer = load_apis()[key].handler(request, context)
         out = bytearray()
         encoder(key, version)(out, await answer if isawaitable(answer) else answer)
