@@ -16,6 +16,7 @@ _KEPT_BYTES = 180
 
 _PLAIN = re.compile(r"[a-zA-Z0-9._-]+")
 _OTHERS = re.compile(rb"[^a-zA-Z0-9._-]")
+_CUT = "%-"
 _ONLY_DOTS = (".", "..")
 
 
@@ -41,4 +42,9 @@ def folder_part(text: str) -> str:
     part = path_part(text)
     if len(part) <= MAX_FOLDER_BYTES or _PLAIN.fullmatch(text):
         return part
-    return f"{part[:_KEPT_BYTES]}%-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
+    return f"{part[:_KEPT_BYTES]}{_CUT}{hashlib.sha256(text.encode()).hexdigest()[:40]}"
+
+
+def is_cut(part: str) -> bool:
+    """Whether `folder_part` put a digest into it, so that the text is not to be read from it."""
+    return _CUT in part

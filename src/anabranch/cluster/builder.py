@@ -19,11 +19,16 @@ from uuid import UUID
 import msgspec
 
 from anabranch.base.errors import Corrupt
-from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from anabranch.base.ids import NON_PERSISTENT, BrokerId, LeaderEpoch, Namespace, TopicId, TopicName
+from anabranch.base.path_parts import text_of
 from anabranch.cluster.image import (
     NO_BROKER,
+    NO_NUMBERS,
+    NOTHING,
     BrokerImage,
     ClusterImage,
+    NonPersistentImage,
+    Overrides,
     PartitionImage,
     TopicImage,
     collision_key,
@@ -34,10 +39,13 @@ from anabranch.meta.documents import (
     BrokerDocument,
     ConfigDocument,
     ControllerDocument,
+    NonPersistentDocument,
     PartitionDocument,
+    TenantDocument,
     TopicDocument,
     decode,
 )
+from anabranch.meta.policies import NamespacePolicies
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -57,6 +65,10 @@ class ImageBuilder:
         self._broker_configs = dict(image.broker_configs)
         self._default_broker_config = image.default_broker_config
         self._client_metrics = dict(image.client_metrics)
+        self._group_configs = dict(image.group_configs)
+        self._tenants = dict(image.tenants)
+        self._namespaces = dict(image.namespaces)
+        self._non_persistent = dict(image.non_persistent)
         self._cluster_id = image.cluster_id
 
     def build(self) -> ClusterImage:
@@ -71,6 +83,10 @@ class ImageBuilder:
             broker_configs=self._broker_configs,
             default_broker_config=self._default_broker_config,
             client_metrics=self._client_metrics,
+            group_configs=self._group_configs,
+            tenants=self._tenants,
+            namespaces=self._namespaces,
+            non_persistent=self._non_persistent,
         )
 
     def apply(self, path: str, data: bytes | None) -> None:
@@ -83,7 +99,7 @@ class ImageBuilder:
     def _apply(self, path: str, data: bytes | None) -> None:
         match path.split("/")[1:]:
             case ["topics", tenant, namespace, local]:
-                self._topic(TopicName(tenant, namespace, local), path, data)
+                self._topic(TopicName(*map(text_of, (tenant, namespace, local))), path, data)
             case ["partitions", topic_id, index]:
                 self._partition(TopicId(UUID(topic_id)), int(index), path, data)
             case ["brokers", id]:
@@ -93,7 +109,18 @@ class ImageBuilder:
             case ["config", "brokers", id]:
                 self._broker_config(id, path, data)
             case ["config", "client-metrics", name]:
-                self._client_metric(paths.client_metrics_name(name), path, data)
+                self._overrides(self._client_metrics, paths.client_metrics_name(name), path, data)
+            case ["config", "groups", group_id]:
+                self._overrides(self._group_configs, paths.group_config_id(group_id), path, data)
+            case ["tenants", tenant]:
+                known = None if data is None else decode(data, TenantDocument, path)
+                self._set(self._tenants, text_of(tenant), known)
+            case ["namespaces", tenant, name]:
+                policies = None if data is None else decode(data, NamespacePolicies, path)
+                self._set(self._namespaces, Namespace.of(text_of(tenant), text_of(name)), policies)
+            case ["non-persistent", tenant, namespace, local]:
+                parts = (text_of(tenant), text_of(namespace), text_of(local))
+                self._non_persistent_topic(TopicName(*parts, domain=NON_PERSISTENT), path, data)
 
     def _topic(self, name: TopicName, path: str, data: bytes | None) -> None:
         before = self._topics.get(name)
@@ -105,8 +132,14 @@ class ImageBuilder:
         if after is not None:
             self._set(self._topics_by_id, after.id, after)
         key = collision_key(name)
-        if key is not None:
+        if key is not None and (after is not None or self._topics_by_collision_key.get(key) == name):
             self._set(self._topics_by_collision_key, key, None if after is None else name)
+
+    def _non_persistent_topic(self, name: TopicName, path: str, data: bytes | None) -> None:
+        image = (
+            None if data is None else non_persistent_image(name, decode(data, NonPersistentDocument, path))
+        )
+        self._set(self._non_persistent, name, image)
 
     def _partition(self, topic_id: TopicId, index: int, path: str, data: bytes | None) -> None:
         topic = self._topics_by_id.get(topic_id)
@@ -142,9 +175,8 @@ class ImageBuilder:
         self.changed |= (overrides or {}) != self._default_broker_config
         self._default_broker_config = overrides or {}
 
-    def _client_metric(self, name: str, path: str, data: bytes | None) -> None:
-        overrides = None if data is None else decode(data, ConfigDocument, path).overrides
-        self._set(self._client_metrics, name, overrides)
+    def _overrides(self, table: dict[str, Overrides], name: str, path: str, data: bytes | None) -> None:
+        self._set(table, name, None if data is None else decode(data, ConfigDocument, path).overrides)
 
     def _set(self, table: dict[Key, Value], key: Key, value: Value | None) -> None:
         """Put `value` into a table, or take the key out.  What is equal stays the object it was."""
@@ -171,6 +203,23 @@ def topic_image(name: TopicName, document: TopicDocument, before: TopicImage | N
         ),
         config=document.config,
         is_internal=is_internal(name),
+        created_ms=document.created_ms,
+        is_partitioned=document.partitioned,
+        policies=document.policies,
+        properties=document.properties or NOTHING,
+        epochs=document.epochs or NO_NUMBERS,
+        terminated=document.terminated or NO_NUMBERS,
+    )
+
+
+def non_persistent_image(name: TopicName, document: NonPersistentDocument) -> NonPersistentImage:
+    return NonPersistentImage(
+        name,
+        document.partitions,
+        document.partitioned,
+        document.created_ms,
+        document.policies,
+        document.properties or NOTHING,
     )
 
 

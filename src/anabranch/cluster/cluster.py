@@ -19,12 +19,14 @@ from uuid import UUID
 import msgspec
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import Conflict, Exists, Unavailable, UnknownTopic, UnknownTopicId
+from anabranch.base.errors import Conflict, Exists, Fenced, Unavailable, UnknownTopic, UnknownTopicId
 from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
 from anabranch.cluster.builder import topic_image
 from anabranch.cluster.follower import Follower, Subscriber
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.image import BrokerImage, ClusterImage, Overrides, TopicImage, collision_key
+from anabranch.cluster.non_persistent import NonPersistentTopics
+from anabranch.cluster.tenants import Tenants, found_namespaces
 from anabranch.cluster.topics import (
     NewTopic,
     TopicDefaults,
@@ -44,12 +46,14 @@ from anabranch.meta.documents import (
     decode,
     encode,
 )
+from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore
 
 PRODUCER_IDS_PER_BLOCK = 1000
 _MAX_PRODUCER_ID = (1 << 63) - 1
 
 ChangeOverrides = Callable[[Overrides], Mapping[str, str]]
+ChangePolicies = Callable[[TopicPolicies], TopicPolicies]
 
 
 class Cluster:
@@ -69,6 +73,8 @@ class Cluster:
         self._defaults = defaults
         self._validate_topic_config = validate_topic_config
         self._turns = Turns()
+        self.tenants = Tenants(store, follower, self._turns)
+        self.non_persistent = NonPersistentTopics(store, follower, clock, self.tenants, self._turns)
 
     @classmethod
     async def open(
@@ -79,8 +85,9 @@ class Cluster:
         chance: Random,
         defaults: TopicDefaults,
         validate_topic_config: Callable[[Mapping[str, str]], None],
+        name: str = "standalone",
     ) -> "Cluster":
-        """Join the cluster that `store` describes, or found it if it describes none.
+        """Join the cluster that `store` describes, or found it, under a `name`, if it describes none.
 
         `validate_topic_config` raises InvalidConfig for overrides that no topic may have.
         """
@@ -88,6 +95,7 @@ class Cluster:
         await _claim_controller(store, node_id)
         follower = Follower(store, ClusterImage(cluster_id=cluster_id))
         await follower.start()
+        await found_namespaces(store, follower, name)
         return cls(store, follower, clock, chance, defaults, validate_topic_config)
 
     @property
@@ -105,13 +113,20 @@ class Cluster:
     # --- topics
 
     async def create_topic(self, new: NewTopic, validate_only: bool = False) -> TopicImage:
-        async with self._turn_of(new.name):
-            check_name_is_free(self.image, new.name)
+        async with self._turn_of(new.name), self.tenants.made_in(new.name.in_namespace):
+            check_name_is_free(self.image, new.name, for_pulsar=new.for_pulsar)
             self._validate_topic_config(new.config)
             start = self._chance.randrange(max(1, len(self.image.brokers)))
             replicas = place_new_topic(self.image, new, self._defaults, start)
             id = TopicId(random_id(self._chance))
-            document = TopicDocument(id, replicas, dict(new.config), self._clock.now_ms())
+            document = TopicDocument(
+                id,
+                replicas,
+                dict(new.config),
+                self._clock.now_ms(),
+                partitioned=new.is_partitioned,
+                properties=dict(new.properties),
+            )
             if not validate_only:
                 path = paths.topic(new.name)
                 await self._store.put(path, encode(document), MUST_NOT_EXIST)
@@ -156,6 +171,40 @@ class Cluster:
 
         return await self._change_topic(name, changed, validate_only=False)
 
+    async def alter_topic_policies(self, name: TopicName, change: ChangePolicies) -> TopicImage:
+        """Replace a topic's policies by what `change` makes of them; without any it has its namespace's."""
+
+        def changed(document: TopicDocument) -> TopicDocument:
+            policies = change(document.policies or NO_TOPIC_POLICIES)
+            kept = None if policies == NO_TOPIC_POLICIES else policies
+            return msgspec.structs.replace(document, policies=kept)
+
+        return await self._change_topic(name, changed, validate_only=False)
+
+    async def alter_topic_properties(self, name: TopicName, change: ChangeOverrides) -> TopicImage:
+        def changed(document: TopicDocument) -> TopicDocument:
+            return msgspec.structs.replace(document, properties=dict(change(document.properties)))
+
+        return await self._change_topic(name, changed, validate_only=False)
+
+    async def store_topic_epoch(self, name: TopicName, partition: int, epoch: int) -> None:
+        """A producer has a partition alone, for the `epoch`th time.  Fenced if a later one had it."""
+
+        def changed(document: TopicDocument) -> TopicDocument:
+            if document.epochs.get(partition, -1) > epoch:
+                raise Fenced(f"epoch {epoch} of topic '{name.kafka}' is over")
+            return msgspec.structs.replace(document, epochs=document.epochs | {partition: epoch})
+
+        await self._change_topic(name, changed, validate_only=False)
+
+    async def terminate(self, name: TopicName, partition: int, end: int) -> TopicImage:
+        """A partition takes no more messages, for good; it ends at offset `end`, or where it ended before."""
+
+        def changed(document: TopicDocument) -> TopicDocument:
+            return msgspec.structs.replace(document, terminated={partition: end} | document.terminated)
+
+        return await self._change_topic(name, changed, validate_only=False)
+
     # --- other configuration
 
     async def replace_broker_config(self, id: BrokerId | None, overrides: Mapping[str, str]) -> None:
@@ -171,6 +220,9 @@ class Cluster:
 
     async def alter_client_metrics(self, name: str, change: ChangeOverrides) -> None:
         await self._alter_overrides(paths.client_metrics(name), change)
+
+    async def alter_group_config(self, group_id: str, change: ChangeOverrides) -> None:
+        await self._alter_overrides(paths.group_config(group_id), change)
 
     # --- brokers and producers
 

@@ -43,7 +43,12 @@ def group_coordinator(
 
     coordinator = GroupCoordinator(
         clock,
-        Surroundings(config, GroupTopics(lambda: cluster.image), chance),
+        Surroundings(
+            config,
+            GroupTopics(lambda: cluster.image),
+            chance,
+            lambda group_id: cluster.image.group_configs.get(group_id),
+        ),
         lambda index: host.partition(OFFSETS_TOPIC, index),
         lambda index: host.is_stored(OFFSETS_TOPIC, index),
         create_topic,

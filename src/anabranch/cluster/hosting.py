@@ -2,19 +2,34 @@
 
 A subscriber of the image: topics that appear are announced to the host, those that grow or are
 configured anew are told so, those that vanish are taken away.
+
+A retention that was set the Pulsar way, for the topic, its namespace or by the broker's Pulsar options, takes
+the place of the log's `retention.ms` and `retention.bytes`; topics that keep the broker's own state are left
+as they are.
 """
 
 from collections.abc import Callable
 
 from anabranch.cluster.image import ClusterImage, Overrides, TopicImage, topic_changes
 from anabranch.log.config import LogConfig
+from anabranch.meta.policies import NamespacePolicies
+from anabranch.meta.policy_defaults import PolicyDefaults
+from anabranch.meta.rules import log_retention
 from anabranch.partition.host import PartitionHost
+
+_NO_POLICIES = NamespacePolicies()
 
 
 class Hosting:
-    def __init__(self, host: PartitionHost, log_config: Callable[[Overrides], LogConfig]) -> None:
+    def __init__(
+        self,
+        host: PartitionHost,
+        log_config: Callable[[Overrides], LogConfig],
+        defaults: Callable[[], PolicyDefaults] = PolicyDefaults,
+    ) -> None:
         self._host = host
         self._log_config = log_config
+        self._defaults = defaults
 
     def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         for before, after in topic_changes(old, new):
@@ -22,18 +37,39 @@ class Hosting:
                 assert before is not None
                 self._host.remove_topic(before.name)
             elif before is None:
-                config = self._log_config(after.config)
+                config = self._config_of(new, after)
                 self._host.add_topic(after.name, after.id, len(after.partitions), config)
             else:
-                self._changed(before, after)
+                self._changed(new, before, after)
+        if old.namespaces is not new.namespaces:
+            self._namespaces_changed(old, new)
 
-    def _changed(self, before: TopicImage, after: TopicImage) -> None:
+    def _changed(self, image: ClusterImage, before: TopicImage, after: TopicImage) -> None:
         if len(after.partitions) > len(before.partitions):
             self._host.grow_topic(after.name, len(after.partitions))
-        if after.config != before.config:
-            self._host.configure_topic(after.name, self._log_config(after.config))
+        if after.config != before.config or after.policies != before.policies:
+            self._host.configure_topic(after.name, self._config_of(image, after))
+
+    def _namespaces_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+        changed = {
+            name
+            for name, policies in new.namespaces.items()
+            if name in old.namespaces
+            and old.namespaces[name].retention_policies != policies.retention_policies
+        }
+        if changed:
+            for topic in new.topics.values():
+                if topic.name.in_namespace in changed:
+                    self._host.configure_topic(topic.name, self._config_of(new, topic))
 
     def defaults_changed(self, image: ClusterImage) -> None:
         """The broker's own configuration changed: every topic may have another now."""
         for topic in image.topics.values():
-            self._host.configure_topic(topic.name, self._log_config(topic.config))
+            self._host.configure_topic(topic.name, self._config_of(image, topic))
+
+    def _config_of(self, image: ClusterImage, topic: TopicImage) -> LogConfig:
+        if topic.is_internal:
+            return self._log_config(topic.config)
+        namespace = image.namespaces.get(topic.name.in_namespace, _NO_POLICIES)
+        retention = log_retention(self._defaults(), namespace, topic.policies)
+        return self._log_config({**topic.config, **retention} if retention else topic.config)

@@ -4,7 +4,8 @@ Handlers read `cluster.image` once and see a state that existed, without locks a
 Whoever must act on change (open a log, close one) subscribes and compares two images; what did not
 change is the same object in both, so that comparing is by identity.
 
-A topic is found by its name, by what Kafka clients call it, and by its id.
+A topic is found by its name, by what Kafka clients call it, and by its id; `locate` finds what Pulsar clients
+mean by a name, which may be a partition's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,11 +13,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from anabranch.base.ids import BrokerId, LeaderEpoch, Namespace, TopicId, TopicName, split_partition
+from anabranch.meta.documents import TenantDocument
+from anabranch.meta.policies import NamespacePolicies, TopicPolicies
 
 NO_BROKER = BrokerId(-1)
 
 Overrides = Mapping[str, str]
+
+NOTHING: Mapping[str, str] = {}  # one for all: most of ten thousand topics have none
+NO_NUMBERS: Mapping[int, int] = {}
 
 
 class BrokerImage(msgspec.Struct, frozen=True):
@@ -41,10 +47,37 @@ class TopicImage(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionImage, ...]
     config: Overrides
     is_internal: bool
+    created_ms: int = 0
+    is_partitioned: bool = True
+    policies: TopicPolicies | None = None
+    properties: Mapping[str, str] = NOTHING
+    epochs: Mapping[int, int] = NO_NUMBERS  # by partition: how often a producer had it alone
+    terminated: Mapping[int, int] = NO_NUMBERS  # by partition: the offset at which it ended, for good
 
     @property
     def replication_factor(self) -> int:
         return len(self.partitions[0].replicas)
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+
+class NonPersistentImage(msgspec.Struct, frozen=True):
+    """A topic that is not stored."""
+
+    name: TopicName
+    partition_count: int
+    is_partitioned: bool
+    created_ms: int = 0
+    policies: TopicPolicies | None = None
+    properties: Mapping[str, str] = NOTHING
+    epochs: Mapping[int, int] = NO_NUMBERS  # they do not outlive the broker
+    terminated: Mapping[int, int] = NO_NUMBERS
+    is_internal: bool = False
+
+
+AnyTopic = TopicImage | NonPersistentImage
 
 
 class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +91,44 @@ class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     broker_configs: Mapping[BrokerId, Overrides] = {}
     default_broker_config: Overrides = {}
     client_metrics: Mapping[str, Overrides] = {}
+    group_configs: Mapping[str, Overrides] = {}
+    tenants: Mapping[str, TenantDocument] = {}
+    namespaces: Mapping[Namespace, NamespacePolicies] = {}
+    non_persistent: Mapping[TopicName, NonPersistentImage] = {}
+
+    def topic(self, name: TopicName) -> AnyTopic | None:
+        """The topic of that name, stored or not."""
+        return self.topics.get(name) if name.is_persistent else self.non_persistent.get(name)
+
+    def topics_in(self, namespace: Namespace) -> list[AnyTopic]:
+        """The topics of a namespace, stored or not, in order of their names."""
+        found: list[AnyTopic] = [
+            topic
+            for table in (self.topics, self.non_persistent)
+            for topic in table.values()
+            if topic.name.namespace == namespace.name and topic.name.tenant == namespace.tenant
+        ]
+        return sorted(found, key=lambda topic: topic.name)
+
+
+class Located(NamedTuple):
+    """One partition of a topic, as a Pulsar client names it."""
+
+    topic: AnyTopic
+    partition: int
+
+
+def locate(image: ClusterImage, name: TopicName) -> Located | None:
+    """What a Pulsar client attaches to by `name`: a partition, or the one of a topic without partitions.
+
+    None if there is no such thing; a partitioned topic itself is none, its clients attach to its partitions.
+    """
+    whole, index = split_partition(name)
+    topic = image.topic(whole)
+    if index is not None and topic is not None and topic.is_partitioned:
+        return Located(topic, index) if index < topic.partition_count else None
+    topic = image.topic(name)
+    return None if topic is None or topic.is_partitioned else Located(topic, 0)
 
 
 class TopicChange(NamedTuple):

@@ -18,8 +18,9 @@ from anabranch.base.errors import (
     InvalidReplicationFactor,
     InvalidTopicName,
     PolicyViolation,
+    UnknownNamespace,
 )
-from anabranch.base.ids import TopicName
+from anabranch.base.ids import TopicName, split_partition
 from anabranch.cluster.image import ClusterImage, TopicImage, collision_key
 from anabranch.cluster.placement import Replicas, check_assignment, place, start_of
 
@@ -28,7 +29,7 @@ MAX_NEW_PARTITIONS = 10_000
 
 _INTERNAL = frozenset(
     TopicName.from_kafka(name)
-    for name in ("__consumer_offsets", "__transaction_state", "__share_group_state")
+    for name in ("__consumer_offsets", "__transaction_state", "__share_group_state", "__subscription_state")
 )
 _RESERVED = TopicName.from_kafka("__cluster_metadata")  # Kafka's own log of metadata
 
@@ -44,6 +45,11 @@ class NewTopic(msgspec.Struct, frozen=True):
     replication_factor: int = -1
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
     config: Mapping[str, str] = {}
+    is_partitioned: bool = True
+    """Whether Pulsar clients know it by its partitions."""
+    properties: Mapping[str, str] = {}
+    for_pulsar: bool = False
+    """Pulsar's rules of names hold, not Kafka's."""
 
 
 class TopicDefaults(msgspec.Struct, frozen=True):
@@ -55,17 +61,38 @@ def is_internal(name: TopicName) -> bool:
     return name in _INTERNAL
 
 
-def check_name_is_free(image: ClusterImage, name: TopicName) -> None:
-    """Exists, or InvalidTopicName if the name cannot stand beside the others."""
-    if name in image.topics:
+def check_name_is_free(image: ClusterImage, name: TopicName, *, for_pulsar: bool = False) -> None:
+    """Exists, UnknownNamespace, or InvalidTopicName if the name cannot stand beside the others."""
+    if image.topic(name) is not None:
         raise Exists(f"topic '{name.kafka}' already exists")
     if name == _RESERVED:
         raise Invalid(f"topic '{name.kafka}' is reserved and cannot be created")
+    if name.in_namespace not in image.namespaces:
+        raise UnknownNamespace(
+            f"there is no namespace '{name.in_namespace}' for topic '{name.kafka}'; create it first"
+        )
+    if for_pulsar:
+        _check_pulsar_name(image, name)
+        return
     key = collision_key(name)
     other = image.topics_by_collision_key.get(key) if key is not None else None
     if other is not None:
         raise InvalidTopicName(
             f"topic '{name.kafka}' collides with '{other.kafka}': they differ in '.' and '_' only"
+        )
+
+
+def _check_pulsar_name(image: ClusterImage, name: TopicName) -> None:
+    whole, index = split_partition(name)
+    if index is not None:
+        topic = image.topic(whole)
+        if topic is not None and topic.is_partitioned:
+            raise InvalidTopicName(
+                f"topic '{whole.pulsar}' has {topic.partition_count} partition(s), {index} is not one of them"
+            )
+        raise InvalidTopicName(
+            f"topic '{name.pulsar}' cannot be created: a name that ends in -partition-{index} is that of a "
+            "partition, and there is no such partitioned topic"
         )
 
 
@@ -90,6 +117,8 @@ def place_more_partitions(
 ) -> list[Replicas]:
     """Replicas of the partitions that bring `topic` to `total`."""
     present = len(topic.partitions)
+    if not topic.is_partitioned:
+        raise InvalidPartitions(f"topic '{topic.name.kafka}' was made without partitions and stays so")
     if total <= present:
         raise InvalidPartitions(
             f"topic '{topic.name.kafka}' has {present} partition(s), {total} is no increase"

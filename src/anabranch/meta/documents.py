@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from anabranch.base.errors import Corrupt
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId
+from anabranch.meta.policies import TopicPolicies
 
 Document = TypeVar("Document", bound=msgspec.Struct)
 
@@ -33,11 +34,31 @@ class BrokerDocument(msgspec.Struct, frozen=True):
     rack: str | None = None
 
 
-class TopicDocument(msgspec.Struct, frozen=True):
+class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     id: TopicId
     replicas: Annotated[list[_Replicas], Meta(min_length=1)]  # by partition
     config: dict[str, str]
     created_ms: int
+    partitioned: bool = True  # False: Pulsar clients know it without partitions, and it has one
+    policies: TopicPolicies | None = None
+    properties: dict[str, str] = {}
+    epochs: dict[int, int] = {}  # by partition: how often a producer had it alone
+    terminated: dict[int, int] = {}  # by partition: the offset at which it ended, for good
+
+
+class NonPersistentDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a topic that is not stored; ephemeral unless it is partitioned."""
+
+    partitions: Annotated[int, Meta(ge=1)]
+    partitioned: bool
+    created_ms: int
+    policies: TopicPolicies | None = None
+    properties: dict[str, str] = {}
+
+
+class TenantDocument(msgspec.Struct, frozen=True, rename="camel"):
+    admin_roles: list[str] = []
+    allowed_clusters: list[str] = []
 
 
 class PartitionDocument(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ when the cluster's image brings another one of the three; equal rules compare eq
 Limits are None where there is none, so that nobody has to remember which of 0 and -1 means it.
 """
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -154,6 +154,21 @@ def rules_of(
     )
 
 
+class AutoCreation(NamedTuple):
+    """What becomes of a topic that a Pulsar client uses and that is not there."""
+
+    is_allowed: bool
+    partitions: int | None  # None: it has none
+
+
+def auto_creation_of(defaults: PolicyDefaults, namespace: NamespacePolicies) -> AutoCreation:
+    said = namespace.auto_topic_creation_override
+    allowed = defaults.allow_auto_topic_creation if said is None else said.allow_auto_topic_creation
+    kind = (said and said.topic_type) or defaults.allow_auto_topic_creation_type
+    count = (said and said.default_num_partitions) or defaults.default_num_partitions
+    return AutoCreation(allowed, count if kind == "partitioned" else None)
+
+
 def retention_of(
     defaults: PolicyDefaults, namespace: NamespacePolicies, topic: TopicPolicies | None
 ) -> RetentionPolicies | None:
@@ -165,6 +180,18 @@ def retention_of(
     return RetentionPolicies(
         WITHOUT_END if minutes is None else minutes, WITHOUT_END if megabytes is None else megabytes
     )
+
+
+def log_retention(
+    defaults: PolicyDefaults, namespace: NamespacePolicies, topic: TopicPolicies | None
+) -> dict[str, str]:
+    """What a retention that was set the Pulsar way says in the options of a log; empty if there is none."""
+    retention_ms, retention_bytes = _retention(defaults, namespace, topic or NO_TOPIC_POLICIES)
+    if retention_ms is None or retention_bytes is None:
+        return {}
+    if not retention_ms or not retention_bytes:  # Pulsar: without one of them nothing is kept
+        retention_ms = retention_bytes = 0
+    return {"retention.ms": str(retention_ms), "retention.bytes": str(retention_bytes)}
 
 
 def _retention(

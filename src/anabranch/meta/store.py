@@ -26,7 +26,8 @@ from anabranch.base.errors import Invalid
 
 MUST_NOT_EXIST = -1
 
-MAX_PATH_LENGTH = 1024
+# Three names of 249 characters, a local one of them percent-encoded, and what stands before them.
+MAX_PATH_LENGTH = 4096
 # ZooKeeper refuses packets of 1 MiB and more (jute.maxbuffer), and a packet carries the path too.
 MAX_DATA_BYTES = 1_000_000
 

@@ -5,6 +5,9 @@
     DATA/.kafka_cleanshutdown                 left by a clean stop, taken away by the next start
     DATA/.lock                                held by the running process
 
+Names are percent-encoded where they are not of Kafka's letters, and cut where they are too long for a folder
+(`base/path_parts.py`).
+
 `partition.metadata` names the topic's id, so that a folder left over from a deleted topic of the
 same name is never taken for the new one.
 """
@@ -19,6 +22,7 @@ from uuid import UUID, uuid4
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Unavailable
 from anabranch.base.ids import TopicName, id_text
+from anabranch.base.path_parts import folder_part
 from anabranch.log.paths import LOG, PARTITION_METADATA
 
 log = logging.getLogger(__name__)
@@ -31,7 +35,8 @@ _NAMED = re.compile(rb"version:\s*0\s+topic_id:\s*([\w-]{22})")
 
 
 def partition_folder(data: Path, topic: TopicName, index: int) -> Path:
-    return data / TOPICS / topic.tenant / topic.namespace / f"{topic.local}-{index}"
+    tenant, namespace = folder_part(topic.tenant), folder_part(topic.namespace)
+    return data / TOPICS / tenant / namespace / f"{folder_part(topic.local)}-{index}"
 
 
 def deleted_folder(data: Path) -> Path:

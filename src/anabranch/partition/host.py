@@ -131,13 +131,22 @@ class PartitionHost:
 
     def move_stray(self, stored: Stored) -> None:
         """Move a folder away if it is of no partition that is served."""
-        topic = self._by_name.get(stored.topic.kafka)
+        topic = self._by_folder(stored)
         if topic is not None and stored.partition < len(topic.partitions):
             is_open = topic.partitions[stored.partition] is not None
             if is_open or stored.owner in (None, id_text(topic.topic_id)):
                 return
         log.warning("%s belongs to no topic and is removed", stored.folder)
         self._move_away(stored.folder)
+
+    def _by_folder(self, stored: Stored) -> ServedTopic | None:
+        if stored.topic is not None:
+            return self._by_name.get(stored.topic.kafka)
+        folders = (
+            (topic, partition_folder(self.data, topic.name, stored.partition))
+            for topic in self._by_name.values()
+        )
+        return next((topic for topic, folder in folders if folder == stored.folder), None)
 
     # --- finding
 

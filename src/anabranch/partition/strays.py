@@ -17,6 +17,7 @@ from typing import NamedTuple
 from anabranch.base.disk import Disk
 from anabranch.base.errors import InvalidTopicName
 from anabranch.base.ids import TopicName
+from anabranch.base.path_parts import is_cut, text_of
 from anabranch.partition.folders import TOPICS, owner_of
 
 _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
@@ -26,7 +27,8 @@ class Stored(NamedTuple):
     """A partition's folder."""
 
     folder: Path
-    topic: TopicName
+    topic: TopicName | None
+    """None if its name was cut to fit."""
     partition: int
     owner: str | None
     """The topic's id as text, None if the folder does not say."""
@@ -41,9 +43,10 @@ def stored_partitions(disk: Disk, data: Path) -> list[Stored]:
                 named = _PARTITION.fullmatch(folder.name)
                 if named is None:
                     continue
+                parts = (tenant.name, namespace.name, named[1])
                 try:
-                    topic = TopicName(tenant.name, namespace.name, named[1])
-                except InvalidTopicName:
+                    topic = None if any(map(is_cut, parts)) else TopicName(*map(text_of, parts))
+                except (InvalidTopicName, UnicodeDecodeError):
                     continue
                 found.append(Stored(folder, topic, int(named[2]), owner_of(disk, folder)))
     return found

@@ -32,6 +32,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.NotFound: ErrorCode.resource_not_found,
     errors.UnknownTopic: ErrorCode.unknown_topic_or_partition,
     errors.UnknownTopicId: ErrorCode.unknown_topic_id,
+    errors.UnknownNamespace: ErrorCode.invalid_topic_exception,  # of a topic that is to be made
     errors.UnknownSubscription: ErrorCode.unknown_subscription_id,
     errors.FetchSessionNotFound: ErrorCode.fetch_session_id_not_found,
     errors.InvalidFetchSessionEpoch: ErrorCode.invalid_fetch_session_epoch,

@@ -1,0 +1,21 @@
+"""Bundles: a namespace is cut into ranges of the hash of topic names, which brokers own one by one.
+
+    0x00000000  0x40000000  0x80000000  0xc0000000  0xffffffff        four bundles, five boundaries
+
+The last boundary belongs to the last bundle.
+"""
+
+from anabranch.base.errors import Invalid
+from anabranch.meta.policies import Bundles
+
+MAX_BUNDLES = 1 << 16  # Pulsar takes no more
+_END = 0xFFFFFFFF
+
+
+def equal_bundles(count: int) -> Bundles:
+    """As many bundles of the same size.  Invalid if that is no number of bundles."""
+    if not 1 <= count <= MAX_BUNDLES:
+        raise Invalid(f"a namespace has 1 to {MAX_BUNDLES} bundles, not {count}")
+    step = _END // count
+    boundaries = [f"0x{index * step:08x}" for index in range(count)]
+    return Bundles([*boundaries, f"0x{_END:08x}"], count)

@@ -1,0 +1,265 @@
+"""Durable subscriptions on the coordinators: positions with the group's, the rest in a topic of its own.
+
+    Positions ─> StoredPositions ─┬─ GroupCoordinator     __consumer_offsets
+                                  └─ SubscriptionStates   __subscription_state
+    CommittedOffsets, DeleteGroups ─> SubscribedGroups ─> whether an offset is a subscription's
+    retention ─> hold ─> how far the slowest subscription of a partition has got
+
+A subscription is there if its document and its position are.  The document is written first and the
+position removed first, so what a crash leaves of a creation or deletion is no subscription.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from uuid import UUID
+
+import msgspec
+
+from anabranch.base.clock import Clock
+from anabranch.base.errors import CoordinatorLoading, CoordinatorNotAvailable, UnknownTopic
+from anabranch.base.ids import TopicName
+from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.group_topics import GroupTopics
+from anabranch.cluster.image import ClusterImage, topic_changes
+from anabranch.cluster.topics import NewTopic
+from anabranch.groups.config import GroupConfig
+from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from anabranch.groups.effects import Effects, Token
+from anabranch.groups.parts import Topics
+from anabranch.groups.positions import Position, commit_positions, delete_position, has_readers
+from anabranch.groups.records import OffsetKey
+from anabranch.groups.shard import GroupShard
+from anabranch.groups.subscription_shard import StateChanges, SubscriptionState
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
+from anabranch.partition.host import PartitionHost
+from anabranch.subscriptions.durable import (
+    ChunkChanges,
+    CursorName,
+    GroupInUse,
+    StoredSubscription,
+    SubscriptionDocument,
+)
+from anabranch.subscriptions.positions import Positions
+
+log = logging.getLogger(__name__)
+
+_BATCH_BYTES = 256 << 10
+_RECORD_BYTES = 100  # an offset and what stands around it, its names apart
+_documents = msgspec.json.Decoder(SubscriptionDocument)
+
+
+class SubscribedGroups:
+    """What the group coordinator sees of subscriptions."""
+
+    def __init__(self, states: SubscriptionStates) -> None:
+        self._states = states
+        self.attached: Callable[[str, str], bool] = lambda group_id, topic: False
+
+    def has(self, name: OffsetKey) -> bool:
+        try:
+            return self._states.has(name)
+        except (CoordinatorLoading, CoordinatorNotAvailable):
+            return True
+
+    def is_attached(self, group_id: str, topic: str) -> bool:
+        return self.attached(group_id, topic)
+
+
+class StoredPositions:
+    """A `PositionStore` and `SnapshotStore`."""
+
+    def __init__(self, groups: GroupCoordinator, states: SubscriptionStates, topics: Topics) -> None:
+        self._groups = groups
+        self._states = states
+        self._topics = topics
+
+    # --- positions
+
+    def shard_of(self, subscription: str) -> int:
+        return 0 if self._topics.by_name(OFFSETS_TOPIC) is None else self._groups.shard_of(subscription)
+
+    async def of_topic(self, topic: str, partition: int) -> dict[str, StoredSubscription]:
+        found = {}
+        for subscription, state in (await self._states.of_topic(topic, partition)).items():
+            name = OffsetKey(subscription, topic, partition)
+            position = self._position_in(await self._groups.look(subscription), name)
+            if position is not None:
+                found[subscription] = _stored(name, state, position)
+        return found
+
+    async def position(self, name: CursorName) -> int | None:
+        if self._topics.by_name(OFFSETS_TOPIC) is None:
+            return None
+        shard = await self._groups.look(name.subscription)
+        if has_readers(shard, name.subscription, name.topic):
+            raise _in_use(OffsetKey(*name))
+        return self._position_in(shard, OffsetKey(*name))
+
+    async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, GroupInUse]:
+        await self._groups.ensure_topic()
+        shards: dict[int, list[Position]] = {}
+        for name, offset in positions.items():
+            position = Position(OffsetKey(*name), offset, self._topic_id(name.topic))
+            shards.setdefault(self._groups.shard_of(name.subscription), []).append(position)
+        refused: dict[CursorName, GroupInUse] = {}
+        for together in shards.values():
+            for batch in _batches(together):
+                answer = await self._groups.submit(batch[0].name.group_id, partial(_commit, positions=batch))
+                refused.update((CursorName(*name), _in_use(name)) for name in answer["refused"])
+        return refused
+
+    def hold(self, topic: str, partition: int) -> int | None:
+        """The offset that retention keeps everything from: the least position of the partition's subscriptions.
+
+        None if it has none.  0, which keeps everything, while they are not known.
+        """
+        try:
+            positions = [
+                position
+                for subscription in self._states.known_of_topic(topic, partition)
+                if (position := self._known_position(OffsetKey(subscription, topic, partition))) is not None
+            ]
+        except (CoordinatorLoading, CoordinatorNotAvailable):
+            return 0
+        return min(positions, default=None)
+
+    def _known_position(self, name: OffsetKey) -> int | None:
+        return self._position_in(self._groups.known(name.group_id), name)
+
+    def _position_in(self, shard: GroupShard, name: OffsetKey) -> int | None:
+        """The committed offset, if it is of this topic and not of one that had its name before."""
+        found = shard.offsets.find(name)
+        topic = self._topics.by_name(name.topic)
+        if found is None or topic is None or found.topic_id not in (None, topic.topic_id):
+            return None
+        return found.offset
+
+    def _topic_id(self, topic: str) -> UUID:
+        facts = self._topics.by_name(topic)
+        if facts is None:
+            raise UnknownTopic(f"there is no topic {topic!r}")
+        return facts.topic_id
+
+    # --- the rest
+
+    async def write_document(self, name: CursorName, document: SubscriptionDocument, *, new: bool) -> None:
+        await self._states.write_document(OffsetKey(*name), msgspec.json.encode(document), new=new)
+
+    async def write_chunks(self, changes: Sequence[ChunkChanges]) -> None:
+        shards: dict[int, list[StateChanges]] = {}
+        for change in changes:
+            index = self._states.shard_of(change.name.subscription)
+            shards.setdefault(index, []).append(StateChanges(OffsetKey(*change.name), *change[1:]))
+        for together in shards.values():
+            await self._states.write_chunks(together)
+
+    async def delete(self, name: CursorName) -> None:
+        key = OffsetKey(*name)
+        if self._topics.by_name(OFFSETS_TOPIC) is not None:
+            await self._groups.submit(
+                name.subscription, lambda shard, token, now_ms: delete_position(shard, key, token)
+            )
+        await self._states.delete(key)
+
+    async def snapshot_of(self, topic: str, partition: int) -> bytes | None:
+        return await self._states.snapshot_of((topic, partition), self._topic_id(topic))
+
+    async def write_snapshot(self, topic: str, partition: int, snapshot: bytes | None) -> None:
+        await self._states.write_snapshot((topic, partition), self._topic_id(topic), snapshot)
+
+
+def subscription_states(
+    cluster: Cluster, host: PartitionHost, clock: Clock, config: Callable[[], GroupConfig]
+) -> SubscriptionStates:
+    """The state of subscriptions that this broker keeps, told of topics that are deleted."""
+    topics = GroupTopics(lambda: cluster.image)
+
+    async def create_topic() -> None:
+        told = config()
+        offsets = topics.by_name(OFFSETS_TOPIC)
+        await cluster.create_topic(
+            NewTopic(
+                TopicName.from_kafka(SUBSCRIPTION_TOPIC),
+                told.topic_partitions if offsets is None else offsets.num_partitions,
+                told.topic_replication_factor,
+                config=told.topic_config,
+            )
+        )
+
+    states = SubscriptionStates(
+        clock,
+        topics,
+        lambda index: host.partition(SUBSCRIPTION_TOPIC, index),
+        lambda index: host.is_stored(SUBSCRIPTION_TOPIC, index),
+        create_topic,
+    )
+    cluster.subscribe(lambda old, new: states.topics_deleted(_deleted(old, new)))
+    return states
+
+
+def positions(
+    cluster: Cluster,
+    host: PartitionHost,
+    groups: GroupCoordinator,
+    states: SubscriptionStates,
+    seen: SubscribedGroups,
+) -> tuple[Positions, StoredPositions]:
+    """The positions of this broker's topics, and where they are stored; `seen` learns who is attached."""
+
+    def bounds(topic: str, index: int) -> tuple[int, int]:
+        partition = host.partition(topic, index)
+        return partition.log_start, partition.log_end
+
+    def image_changed(old: ClusterImage, new: ClusterImage) -> None:
+        for topic in _deleted(old, new):
+            made.topic_deleted(topic)
+
+    stored = StoredPositions(groups, states, GroupTopics(lambda: cluster.image))
+    made = Positions(stored, stored, bounds)
+    seen.attached = made.is_attached
+    cluster.subscribe(image_changed)
+    return made, stored
+
+
+def _deleted(old: ClusterImage, new: ClusterImage) -> list[str]:
+    return [
+        before.name.kafka
+        for before, after in topic_changes(old, new)
+        if before is not None and (after is None or after.id != before.id)
+    ]
+
+
+def _commit(shard: GroupShard, token: Token, now_ms: int, positions: list[Position]) -> Effects:
+    return commit_positions(shard, positions, token, now_ms)
+
+
+def _batches(positions: list[Position]) -> Iterator[list[Position]]:
+    batch: list[Position] = []
+    room = _BATCH_BYTES
+    for position in positions:
+        size = _RECORD_BYTES + len(position.name.group_id.encode()) + len(position.name.topic.encode())
+        if batch and size > room:
+            yield batch
+            batch, room = [], _BATCH_BYTES
+        batch.append(position)
+        room -= size
+    if batch:
+        yield batch
+
+
+def _stored(name: OffsetKey, state: SubscriptionState, position: int) -> StoredSubscription:
+    assert state.document is not None
+    try:
+        document = _documents.decode(state.document)
+    except msgspec.MsgspecError as error:  # where it has got to matters more than its properties
+        log.error("the document of subscription %r cannot be read: %s", name.group_id, error)
+        document = SubscriptionDocument(created_ms=0)
+    return StoredSubscription(document, max(0, position), state.floor, dict(state.chunks))
+
+
+def _in_use(name: OffsetKey) -> GroupInUse:
+    return GroupInUse(
+        f"members of the Kafka group {name.group_id!r} read topic {name.topic!r}; "
+        "use another subscription name, or stop them first"
+    )
