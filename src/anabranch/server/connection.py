@@ -248,7 +248,7 @@ class Connection:
             self._slots.append(slot)
             if type(reply) is Held:
                 self._held_back = reply
-            reply.answered.add_done_callback(lambda done: self._resolve(slot, correlation_id, done))
+            reply.then(lambda done: self._resolve(slot, correlation_id, done))
             if len(self._slots) >= _MAX_SLOTS and self._frames is not None:
                 self._frames.stop()
 

@@ -15,7 +15,7 @@ from anabranch.base.network import Chunk
 from anabranch.server import connection as module
 from anabranch.server.connection import Connection
 from anabranch.server.framing import Buffers, Frames
-from anabranch.server.kafka.registry import Api, Deferred, RequestContext
+from anabranch.server.kafka.registry import Api, Deferred, RequestContext, Told
 from tests.support.links import RecordingLink
 from tests.support.logs import SetClock
 
@@ -29,6 +29,9 @@ class Waited:
 
     def __init__(self) -> None:
         self.answered: Deferred = asyncio.get_running_loop().create_future()
+
+    def then(self, told: Told) -> None:
+        self.answered.add_done_callback(told)
 
     def expire(self) -> None:
         if not self.answered.done():

@@ -25,7 +25,7 @@ from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from anabranch.server.kafka.errors import code_of
-from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, Waiting, api
+from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, Told, Waiting, api
 from anabranch.server.services import Services
 from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
 
@@ -78,6 +78,7 @@ class Fetch:
         "_services",
         "_session",
         "_size",
+        "_told",
         "_version",
         "_wanted",
         "_watched",
@@ -110,6 +111,7 @@ class Fetch:
         self._size = 0
         self._failed = False
         self._scheduled = False
+        self._told: Told | None = None
 
     @property
     def is_satisfied(self) -> bool:
@@ -264,10 +266,12 @@ class Fetch:
                 if not self.is_satisfied:
                     return
             self.look()
-            if self.is_satisfied:
-                self.answered.set_result(self.answer())
+            if not self.is_satisfied:
+                return
+            self.answered.set_result(self.answer())
         except Exception as error:  # noqa: BLE001  whoever waits for the answer must hear of it
             self.answered.set_exception(error)
+        self._tell()
 
     def _look_at(self, moved: set[int]) -> None:
         """Read some partitions again; the others gave what they gave at the last look."""
@@ -290,6 +294,15 @@ class Fetch:
             self.answered.set_result(self.answer())
         except Exception as error:  # noqa: BLE001  as above
             self.answered.set_exception(error)
+        self._tell()
+
+    def then(self, told: Told) -> None:
+        self._told = told
+
+    def _tell(self) -> None:
+        """A callback of the future would come a turn of the loop later, after a look at all sockets."""
+        if self._told is not None:
+            self._told(self.answered)
 
     def _leave(self, _: Deferred) -> None:
         self._deadline.cancel()

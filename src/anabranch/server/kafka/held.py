@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from anabranch.server.kafka.registry import Answer, Reply
+from anabranch.server.kafka.registry import Answer, Reply, Told
 from anabranch.wire.kafka.encoder import encoder
 from anabranch.wire.kafka.schema import answers_flexibly
 
@@ -29,6 +29,9 @@ class Held:
         self._deciding = asyncio.ensure_future(deciding)
         self._deciding.add_done_callback(self._decided)
         self.answered.add_done_callback(lambda _: self._deciding.cancel())
+
+    def then(self, told: Told) -> None:
+        self.answered.add_done_callback(told)
 
     def expire(self) -> None:
         """Wait no longer."""

@@ -33,12 +33,16 @@ Answer = dict[str, Any]
 Reply = Sequence[Chunk] | None
 Handler = Callable[..., Any]
 Deferred = asyncio.Future[Reply]
+Told = Callable[[Deferred], None]
 
 
 class Waiting(Protocol):
     """An answer that waits for something to happen."""
 
     answered: Deferred
+
+    def then(self, told: Told) -> None:
+        """Call `told` once it is answered; at once rather than a turn of the loop later, if that can be."""
 
     def expire(self) -> None:
         """Wait no longer: answer with what there is."""
