@@ -48,8 +48,14 @@ bench: $(STAMP) ## measure this tree alone, a few minutes (see bench/README.md)
 anchors: $(STAMP) java ## measure side by side with Apache Kafka, about an hour (needs Java, Maven)
 	$(BIN)/python bench/anchors/run.py
 
-compat-java: $(STAMP) java ## Apache Kafka's own tools judge our files (needs Java, Maven)
+compat-java: $(STAMP) java ## Apache Kafka's own tools and Streams on our broker, 20 minutes (needs Java, Maven)
 	$(BIN)/python bench/anchors/dump_log_segments.py
+	$(BIN)/python bench/anchors/java_tools.py
+	$(BIN)/python bench/anchors/java_groups.py
+	$(BIN)/python bench/anchors/java_transactions.py
+	$(BIN)/python bench/anchors/java_verifiable.py
+	$(BIN)/python bench/anchors/word_count.py
+	$(BIN)/python bench/anchors/differential.py
 
 java:
 	@command -v java >/dev/null || { echo "this needs Java 17 or newer; there is no 'java' on the PATH" >&2; exit 1; }

@@ -8,28 +8,13 @@ out what differs by nature: addresses, ids, times, rates.  The Java clients nego
 ask by topic id and are idempotent by default, which the Python clients are not.
 """
 
-import argparse
-import difflib
-import re
-import subprocess
-import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
+from side_by_side import AT, Act, Command, Stage, Step, main
 
-from servers import JARS, Kafka, Ours
-
-PACKAGE = "org.apache.kafka.tools."
-AT = "--bootstrap-server BOOTSTRAP "
-LOG4J = "-Dlog4j2.level=OFF"
+DELETE_RECORDS = '{"partitions": [{"topic": "plain", "partition": 0, "offset": 2}], "version": 1}'
 
 
-@dataclass(frozen=True)
-class Command:
-    name: str
-    tool: str
-    arguments: str
-    stdin: str = ""
+def write_plan(stage: Stage) -> None:
+    (stage.folder / "delete.json").write_text(DELETE_RECORDS)
 
 
 def topic(name: str, arguments: str) -> Command:
@@ -56,7 +41,7 @@ PRINT_ALL = (
     "--formatter-property print.key=true --formatter-property print.partition=true "
     "--formatter-property print.offset=true --formatter-property print.headers=true"
 )
-COMMANDS = (
+STEPS: tuple[Step, ...] = (
     topic("create", f"--create {ORDERS} --partitions 3 --replication-factor 1 --config retention.ms=7200000"),
     topic("create again", f"--create {ORDERS}"),
     topic("create if not exists", f"--create {ORDERS} --if-not-exists"),
@@ -100,7 +85,8 @@ COMMANDS = (
     ),
     Command("offsets", "GetOffsetShell", f"{AT}--topic-partitions plain:0,orders:0-3"),
     Command("offsets earliest", "GetOffsetShell", f"{AT}{ORDERS} --time earliest"),
-    Command("delete records", "DeleteRecordsCommand", f"{AT}--offset-json-file JSON"),
+    Act("a plan of what to delete", write_plan),
+    Command("delete records", "DeleteRecordsCommand", f"{AT}--offset-json-file FOLDER/delete.json"),
     Command("offsets after", "GetOffsetShell", f"{AT}--topic plain --time earliest"),
     Command("log dirs", "LogDirsCommand", f"{AT}--describe --topic-list plain"),
     Command("producers", "TransactionsCommand", f"{AT}describe-producers --topic plain --partition 0"),
@@ -110,84 +96,7 @@ COMMANDS = (
     topic("delete again", f"--delete {ORDERS}"),
     topic("list after", "--list"),
 )
-DELETE_RECORDS = '{"partitions": [{"topic": "plain", "partition": 0, "offset": 2}], "version": 1}'
-
-TAKEN_OUT = (
-    (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
-    (re.compile(r"TopicId: \S+"), "TopicId: ID"),
-    (re.compile(r"(Cluster ID: )\S+"), r"\1ID"),
-    (re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] ?"), ""),
-    (re.compile(r"(records sent), .*"), r"\1"),
-    (re.compile(r'"logDir":"[^"]*"'), '"logDir":"PATH"'),
-    (re.compile(r'"size":\d+'), '"size":BYTES'),
-    (re.compile(r'"broker":\d+'), '"broker":NODE'),
-    (re.compile(r"Leader: \d+"), "Leader: NODE"),
-    (re.compile(r"(Replicas|Isr): \d+"), r"\1: NODE"),
-    (re.compile(r"^\d+(\s+127|\s+ADDRESS)"), r"NODE\1"),
-    (re.compile(r"\b1\d{12}\b"), "TIME"),
-    (re.compile(r"127\.0\.0\.1 +\d+"), "ADDRESS"),
-    # KRaft sets min.insync.replicas itself, in the cluster's dynamic configuration.
-    (re.compile(r"min\.insync\.replicas=1 .*"), "min.insync.replicas=1"),
-    (re.compile(r"Configs: min\.insync\.replicas=1,?"), "Configs: "),
-    # The text of an error is the broker's own.
-    (re.compile(r"(\w+Exception): .*"), r"\1"),
-    (re.compile(r"(Error while executing \w+ command) : .*"), r"\1"),
-)
-# Stack traces, the tools' warnings about themselves, the table's rulers (as wide as the address).
-SKIPPED = re.compile(r"^\s+at |^\tat |^Caused by|WARN|^\s*$|DEPRECATED|^\s*\.\.\. \d+ more|HOST\s+PORT")
-
-
-def run(command: Command, bootstrap: str, folder: Path) -> list[str]:
-    (folder / "delete.json").write_text(DELETE_RECORDS)
-    told = command.arguments.replace("BOOTSTRAP", bootstrap).replace("JSON", str(folder / "delete.json"))
-    tool = command.tool if command.tool.startswith("kafka.") else PACKAGE + command.tool
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", LOG4J, "-cp", f"{JARS}/*", tool, *told.split()]
-    done = subprocess.run(java, input=command.stdin, capture_output=True, text=True, timeout=90, check=False)
-    lines = [f"exit code {done.returncode}"]
-    for line in (done.stdout + done.stderr).splitlines():
-        if not SKIPPED.search(line):
-            for pattern, replacement in TAKEN_OUT:
-                line = pattern.sub(replacement, line)
-            lines.append(line.rstrip())
-    return lines
-
-
-def main() -> None:
-    shown = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
-    parser.add_argument("--only", default="", metavar="TEXT", help="commands whose name has this")
-    parser.add_argument("--show", action="store_true", help="print the output as well")
-    args = parser.parse_args()
-    wrong = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        (folder / "ours").mkdir()
-        kafka, ours = Kafka(folder / "kafka"), Ours(folder / "ours")
-        kafka.start()
-        try:
-            ours.start()
-            for command in COMMANDS:
-                if args.only not in command.name:
-                    continue
-                theirs, mine = (run(command, broker.bootstrap, folder) for broker in (kafka, ours))
-                same = theirs == mine
-                wrong += not same
-                print(f"  {'same' if same else 'DIFFERS':8} {command.name}", flush=True)
-                if args.show:
-                    print("\n".join(theirs))
-                if not same:
-                    print(
-                        "\n".join(
-                            difflib.unified_diff(theirs, mine, "Apache Kafka", "ours", lineterm="", n=1)
-                        )
-                    )
-        finally:
-            ours.kill()
-            kafka.stop()
-    if wrong:
-        sys.exit(f"{wrong} commands differ")
-    print("all the same")
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, STEPS)

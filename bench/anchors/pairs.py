@@ -83,9 +83,15 @@ def measure(row: Row, kafka: Server, ours: Server, rounds: int, share: float) ->
     }
 
 
-def ratios(pairs: list[dict[str, Result]], a: str, b: str, targets: dict[str, Any]) -> dict[str, Any]:
+def ratios(
+    pairs: list[dict[str, Result]],
+    a: str,
+    b: str,
+    targets: dict[str, Any],
+    figures: Sequence[str] = FIGURES,
+) -> dict[str, Any]:
     report: dict[str, Any] = {}
-    for path in FIGURES:
+    for path in figures:
         both = [(figure(pair[a], path), figure(pair[b], path)) for pair in pairs]
         known = [(x, y) for x, y in both if x and y]
         if not known:

@@ -1,0 +1,124 @@
+"""Groups and transactions, Apache Kafka and ours side by side, into one JSON file.
+
+    python bench/anchors/run_groups.py                     every row, 5 pairs, and the loading of offsets
+    python bench/anchors/run_groups.py --only "join"       rows whose name has this
+    python bench/anchors/run_groups.py --add FILE.json     put what is measured beside what FILE has
+
+Starts a Kafka of its own on a free port (or takes `--kafka HOST:PORT --kafka-pid PID`).  Run nothing else
+beside it.  Rows are those of group_rows.py, in the shape of run.py's results; bench/plot.py draws them.
+`loading` is group_loading.py: seconds to read 100,000 committed offsets back after a restart.
+"""
+
+import argparse
+import compileall
+import datetime
+import json
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import group_loading
+import pairs
+from group_rows import FIGURES, ROWS, Row
+from pairs import Server
+from run import machine, repeatable
+from servers import ROOT, Kafka, Ours
+
+LOADING = "loading of 100,000 offsets"
+
+
+def measure(row: Row, kafka: Server, ours: Server, rounds: int) -> dict[str, Any]:
+    """Pairs in turn, A B B A ..., after a run of each to warm up."""
+    for server in (kafka, ours):
+        row.load(server, 0)
+    runs = []
+    for number in range(rounds):
+        order = (kafka, ours) if number % 2 == 0 else (ours, kafka)
+        got = {}
+        for server in order:
+            try:
+                got[server.name] = row.load(server, number)
+            except (RuntimeError, TimeoutError, OSError) as error:
+                print(f"    {server.name} failed: {error}", file=sys.stderr)
+        if len(got) == len(order):
+            runs.append(got)
+    return {
+        "name": row.name,
+        "pairs": len(runs),
+        "failed_pairs": rounds - len(runs),
+        "ratios": pairs.ratios(runs, kafka.name, ours.name, row.targets, FIGURES),
+        "runs": runs,
+    }
+
+
+def run_rows(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    rows = [row for row in ROWS if args.only in row.name]
+    kafka: Any = SimpleNamespace(name="kafka", bootstrap=args.kafka, pid=args.kafka_pid)
+    reports: list[dict[str, Any]] = []
+    if not rows:
+        return reports
+    if args.kafka is None:
+        kafka = Kafka(folder / "kafka")
+        kafka.start()
+    try:
+        (folder / "ours").mkdir()
+        with Ours(folder / "ours") as ours:
+            for row in rows:
+                report = measure(row, kafka, ours, args.rounds)
+                pairs.show(report)
+                reports.append(report)
+    finally:
+        if args.kafka is None:
+            kafka.stop()
+    return reports
+
+
+def together(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in the order of group_rows.py; what was measured again replaces what was."""
+    by_name = {row["name"]: row for row in (*old, *new)}
+    return [by_name[row.name] for row in ROWS if row.name in by_name]
+
+
+def arguments() -> argparse.Namespace:
+    shown = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
+    parser.add_argument("--rounds", type=int, default=5, help="pairs a row")
+    parser.add_argument("--only", default="", metavar="TEXT", help=f"rows, or {LOADING!r}, that have this")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="a Kafka that runs already")
+    parser.add_argument("--kafka-pid", type=int, default=0)
+    parser.add_argument("--data", type=Path, help="folder for the brokers' data (default: a temporary one)")
+    parser.add_argument("--add", type=Path, metavar="FILE", help="a result that is gone on with")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    report: dict[str, Any] = {
+        "what": "groups",
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", "bench/anchors/run_groups.py", *repeatable(sys.argv[1:])]),
+        "machine": machine(),
+        "rows": [],
+    }
+    before = json.loads(args.add.read_text()) if args.add and args.add.exists() else {}
+    compileall.compile_dir(ROOT / "src", quiet=2)  # as an installed package is
+    with tempfile.TemporaryDirectory(prefix="anchors-", dir=args.data) as temporary:
+        folder = Path(temporary)
+        print("side by side, ours / Kafka's", flush=True)
+        report["rows"] = together(before.get("rows", []), run_rows(args, folder))
+        report["loading"] = before.get("loading", {})
+        if args.only in LOADING:
+            report["loading"] = group_loading.measure(folder, args.rounds)
+            group_loading.show(report["loading"])
+    path = args.out or args.add or ROOT / "bench" / "results" / f"{report['at'][:10]}-groups.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()
