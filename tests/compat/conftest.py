@@ -19,13 +19,28 @@ ELSEWHERE = os.environ.get("ANABRANCH_COMPAT_BOOTSTRAP")
 
 
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if ELSEWHERE:
-        yield ELSEWHERE
-        return
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker.bootstrap
+        yield broker
         assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    if ELSEWHERE:
+        return ELSEWHERE
+    broker: BrokerProcess = request.getfixturevalue("shared_broker")
+    return broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def pulsar_url(shared_broker: BrokerProcess) -> str:
+    return shared_broker.pulsar
+
+
+@pytest.fixture(scope="session")
+def admin_url(shared_broker: BrokerProcess) -> str:
+    return shared_broker.admin
 
 
 @pytest.fixture

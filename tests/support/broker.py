@@ -2,11 +2,13 @@
 
     with BrokerProcess(folder) as broker:
         client = Consumer({"bootstrap.servers": broker.bootstrap, ...})
+        client = pulsar.Client(broker.pulsar)       # its REST API is at broker.admin
         broker.kill()
-        broker.start()          # the same data, the same port: clients find it again
+        broker.start()          # the same data, the same ports: clients find it again
 
-It takes any free port the first time and keeps it.  What it prints goes to `broker.log` beside the data, and
-into the error when it does not start.  Its environment has no ANABRANCH_ variables, which would be settings.
+It takes any free ports the first time and keeps them.  What it prints goes to `broker.log` beside the data,
+and into the error when it does not start.  Its environment has no ANABRANCH_ variables, which would be
+settings.
 """
 
 import json
@@ -44,13 +46,17 @@ class BrokerProcess:
         self._wrapper = wrapper
         self._process: subprocess.Popen[bytes] | None = None
         self._port = port
+        self._pulsar_port = self._http_port = 0
         self.pid = 0
         self.bootstrap = f"127.0.0.1:{port}" if port else ""
+        self.pulsar = ""
+        self.admin = ""
 
     def command(self) -> list[str]:
         program = str(Path(sys.executable).with_name("anabranch"))
         command = [*self._wrapper, program, "standalone", "--data", str(self.data)]
         command += ["--kafka-port", str(self._port), "--ready-file", str(self._ready)]
+        command += ["--pulsar-port", str(self._pulsar_port), "--http-port", str(self._http_port)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         return command
@@ -85,6 +91,12 @@ class BrokerProcess:
         self.bootstrap = str(ready["kafka"])
         self.pid = int(str(ready["pid"]))
         self._port = int(self.bootstrap.rsplit(":", 1)[1])
+        if "pulsar" in ready:
+            self.pulsar = f"pulsar://{ready['pulsar']}"
+            self._pulsar_port = int(self.pulsar.rsplit(":", 1)[1])
+        if "http" in ready:
+            self.admin = f"http://{ready['http']}"
+            self._http_port = int(self.admin.rsplit(":", 1)[1])
 
     def _read_ready(self) -> dict[str, object] | None:
         try:
