@@ -21,7 +21,6 @@ from anabranch.cluster.topics import NewTopic
 from anabranch.meta.policies import NamespacePolicies, TopicPolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.meta.rules import Rules, auto_creation_of, rules_of
-from anabranch.topics.surroundings import Facts
 
 _Sources = tuple[PolicyDefaults, NamespacePolicies, TopicPolicies | None]
 
@@ -42,19 +41,6 @@ class PulsarTopics:
     def locate(self, name: TopicName) -> Located | None:
         """The partition that clients attach to by that name (see `cluster/image.py`)."""
         return locate(self._cluster.image, name)
-
-    def facts(self, name: TopicName) -> Facts | None:
-        topic = self.find(name)
-        if topic is None:
-            return None
-        return Facts(
-            topic.partition_count,
-            topic.is_partitioned,
-            topic.created_ms,
-            topic.epochs,
-            topic.terminated,
-            topic.properties,
-        )
 
     def policies(self, namespace: Namespace) -> NamespacePolicies:
         """UnknownNamespace if it is not there."""

@@ -344,6 +344,22 @@ class PolicyUpkeep:
         "How often subscriptions that nobody has used for long are deleted.",
         dynamic=True,
     )
+    deduplication_entries_interval: int = option(
+        "brokerDeduplicationEntriesInterval",
+        Kind.INT,
+        1000,
+        at_least(1),
+        "After how many messages of a topic it is written down what its producers have sent.",
+        dynamic=True,
+    )
+    deduplication_snapshot_interval_s: int = option(
+        "brokerDeduplicationSnapshotIntervalSeconds",
+        Kind.INT,
+        120,
+        at_least(1),
+        "How often that is written down if fewer messages came.",
+        dynamic=True,
+    )
     deduplication_max_producers: int = option(
         "brokerDeduplicationMaxNumberOfProducers",
         Kind.INT,

@@ -4,6 +4,7 @@
     is_writable      False while the client does not take what it was sent: nothing is delivered until the
                      connection calls `Subscription.resume(consumer)`
     active_changed   ACTIVE_CONSUMER_CHANGE
+    reached_end      REACHED_END_OF_TOPIC: it has everything of a topic that takes no more
     disconnect       CLOSE_CONSUMER: the client is to look the topic up and subscribe again; the subscription
                      has detached the consumer by then
 
@@ -34,5 +35,7 @@ class Channel(Protocol):
     def is_writable(self) -> bool: ...
 
     def active_changed(self, consumer: "Consumer", is_active: bool) -> None: ...
+
+    def reached_end(self, consumer: "Consumer") -> None: ...
 
     def disconnect(self, consumer: "Consumer") -> None: ...

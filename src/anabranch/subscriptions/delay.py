@@ -76,7 +76,7 @@ class Delays:
         return len(self._known)
 
     def view(self, known_from: int | None = None) -> "DelayView":
-        """A subscription's view; it waits for all that is known `known_from` an offset on, if one is given."""
+        """A subscription's view; it waits for all that is known from `known_from` on, if that is given."""
         waiting = BitMap64()
         if known_from is not None:
             waiting = self._known.copy()

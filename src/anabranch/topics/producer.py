@@ -48,6 +48,7 @@ class Producer:
         "epoch",
         "id",
         "is_closed",
+        "is_encrypted",
         "is_named_by_client",
         "messages_in",
         "metadata",
@@ -67,6 +68,7 @@ class Producer:
         epoch: int = 0,
         topic_epoch: int | None = None,
         is_named_by_client: bool = False,
+        is_encrypted: bool = False,
         metadata: Mapping[str, str] | None = None,
         address: str = "",
         client_version: str = "",
@@ -81,6 +83,7 @@ class Producer:
         self.epoch = epoch
         self.topic_epoch = topic_epoch
         self.is_named_by_client = is_named_by_client
+        self.is_encrypted = is_encrypted
         self.metadata = metadata or {}
         self.address = address
         self.client_version = client_version

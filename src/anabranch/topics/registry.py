@@ -1,28 +1,136 @@
-"""The topics that somebody is using: opened when first asked for, unloaded when told to.
+"""The topics that somebody is using: opened when first asked for, closed when told to.
 
-    topic = await topics.open("persistent://public/default/orders-partition-3")
+    topic = await topics.open(TopicName.from_pulsar("orders-partition-3"))
 
-What a topic needs of the cluster comes through narrow functions; the cluster stands above.
+A topic is opened once, however many ask at the same time.  One that the cluster deletes is closed, one whose
+rules change is told so; both come as changes of the image (`deleted`, `rules_changed`).
 """
 
+import asyncio
+import logging
 from collections.abc import Iterator
-from typing import Protocol
 
+from anabranch.base.errors import AnabranchError, UnknownTopic
+from anabranch.base.ids import TopicName
+from anabranch.topics.errors import TopicClosed
+from anabranch.topics.non_persistent import NonPersistentTopic
+from anabranch.topics.surroundings import Surroundings
 from anabranch.topics.topic import Topic
 
+log = logging.getLogger(__name__)
 
-class Topics(Protocol):
-    async def open(self, name: str) -> Topic:
-        """The topic of that full name.  UnknownTopic if the cluster has none: creating it is the caller's."""
+AnyTopic = Topic | NonPersistentTopic
 
-    def find(self, name: str) -> Topic | None:
-        """The topic, if it is open."""
 
-    async def unload(self, name: str) -> None:
-        """Close a topic; its producers and consumers are told to look it up again."""
-
-    def __iter__(self) -> Iterator[Topic]:
-        """Those that are open."""
+class Topics:
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._open: dict[TopicName, AnyTopic] = {}
+        self._opening: dict[TopicName, asyncio.Task[AnyTopic]] = {}
+        self._closing: dict[TopicName, asyncio.Task[None]] = {}
+        self._is_stopping = False
+        self._started = around.clock.now_ms()
+        self._names = 0
 
     def new_producer_name(self) -> str:
-        """A name nobody has: <cluster>-<start>-<n>."""
+        """A name that nobody has or had: the cluster's, this start's, a number."""
+        self._names += 1
+        return f"{self._around.cluster_name}-{self._started:x}-{self._names - 1}"
+
+    # --- finding
+
+    def __iter__(self) -> Iterator[AnyTopic]:
+        """Those that are open."""
+        return iter(list(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def find(self, name: TopicName) -> AnyTopic | None:
+        """The topic, if it is open."""
+        return self._open.get(name)
+
+    async def open(self, name: TopicName) -> AnyTopic:
+        """The topic, or the partition of one, that Pulsar clients mean by `name`.
+
+        UnknownTopic if the cluster has none: making one is the caller's.
+        """
+        found = self._open.get(name)
+        if found is not None:
+            return found
+        closing = self._closing.get(name)
+        if closing is not None:
+            await asyncio.wait((closing,))
+        if self._is_stopping:
+            raise TopicClosed("the broker is stopping; connect to another one")
+        opening = self._opening.get(name)
+        if opening is None:
+            opening = self._opening[name] = asyncio.ensure_future(self._load(name))
+            opening.add_done_callback(lambda _: self._opening.pop(name, None))
+        return await asyncio.shield(opening)
+
+    async def _load(self, name: TopicName) -> AnyTopic:
+        located = self._around.catalog.locate(name)
+        if located is None:
+            raise UnknownTopic(f"Topic {name.pulsar} does not exist")
+        facts, index = located
+        topic: AnyTopic
+        if name.is_persistent:
+            topic = Topic(facts.name, index, facts, self._around.partition(facts.name, index), self._around)
+            await topic.load()
+        else:
+            topic = NonPersistentTopic(facts.name, index, facts, self._around)
+        still = self._around.catalog.locate(name)
+        if self._is_stopping or still is None or still[0].created_ms != facts.created_ms:
+            topic.abandon()
+            raise TopicClosed(f"{name.pulsar} was deleted meanwhile")
+        self._open[name] = topic
+        topic.rules_changed()
+        return topic
+
+    # --- closing
+
+    async def unload(self, name: TopicName) -> None:
+        """Close a topic; its producers and consumers are told to look it up again."""
+        topic = self._open.pop(name, None)
+        if topic is None:
+            return
+        closing = self._closing[name] = asyncio.ensure_future(topic.close())
+        closing.add_done_callback(lambda _: self._closing.pop(name, None))
+        await asyncio.shield(closing)
+
+    async def delete(self, name: TopicName, *, force: bool = False) -> None:
+        """Delete a topic, by its whole name, from the cluster.  TopicBusy if it is used, unless forced."""
+        if not force:
+            for topic in self._parts(name):
+                topic.check_unused()
+        await self._around.catalog.delete(name)
+
+    def deleted(self, name: TopicName) -> None:
+        """The cluster has deleted a topic, by its whole name."""
+        for topic in self._parts(name):
+            self._open = {key: kept for key, kept in self._open.items() if kept is not topic}
+            topic.abandon()
+        self._around.positions.topic_deleted(name.kafka)
+
+    def rules_changed(self) -> None:
+        """The rules of topics may be others now."""
+        for topic in self:
+            topic.rules_changed()
+
+    def _parts(self, name: TopicName) -> list[AnyTopic]:
+        return [topic for topic in self._open.values() if topic.name == name]
+
+    async def stop(self) -> None:
+        """Close every topic, for a clean stop."""
+        self._is_stopping = True
+        if self._opening:
+            await asyncio.wait(list(self._opening.values()))
+        for topic in self:
+            try:
+                await self.unload(self._key_of(topic))
+            except (AnabranchError, OSError) as error:
+                log.warning("%s could not be closed well: %s", topic.full_name, error)
+
+    def _key_of(self, topic: AnyTopic) -> TopicName:
+        return next(key for key, value in self._open.items() if value is topic)

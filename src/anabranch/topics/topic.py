@@ -1,43 +1,249 @@
 """A topic (one partition of it) as Pulsar clients attach to it.
 
-PRODUCER   await topic.add_producer(producer) -> Joined          topic.remove_producer(producer)
-SEND       topic.publish(producer, sends) -> Published
-SUBSCRIBE  await topic.attach(consumer, wanted) -> Subscription  await topic.detach(subscription, consumer)
-SEEK       await topic.offset_for_time(ms), topic.offset_of(position) -> offset for Subscription.seek
+    PRODUCER   await topic.add_producer(producer) -> Joined          topic.remove_producer(producer)
+    SEND       topic.publish(producer, sends) -> Published
+    SUBSCRIBE  await topic.attach(consumer, wanted) -> Subscription  await topic.detach(subscription, …)
+    ACK        subscription.ack(...), await topic.save(subscription) for a receipt
+    SEEK       await topic.seek(subscription, offset), with await topic.offset_for_time(ms) for a time
+
+A topic is open as long as somebody may use it.  When it closes (unloaded, deleted, the broker stops) its
+clients are told to look it up again, and what it keeps is saved.  One that is terminated takes no more
+messages, for good; who has read everything is told that there is no more.
+
+What it decides is in the files beside this one; here it is put together.
 """
 
-from typing import NamedTuple, Protocol
+import asyncio
+import logging
+from collections.abc import Sequence
 
+from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import TopicName
+from anabranch.base.rate_limit import RateLimit
+from anabranch.base.rates import Meter
+from anabranch.meta.rules import Rules
+from anabranch.partition.partition import Partition
+from anabranch.subscriptions.consumer import Consumer
+from anabranch.subscriptions.subscription import Subscription
+from anabranch.topics.backlog import exceeded
+from anabranch.topics.deduplicating import Deduplicating
+from anabranch.topics.errors import (
+    BacklogExceeded,
+    BacklogHold,
+    NotAllowed,
+    ProducerBusy,
+    TopicBusy,
+    TopicClosed,
+    TopicTerminated,
+)
+from anabranch.topics.message_ids import entry_before, last_message
 from anabranch.topics.producer import Joined, Producer
+from anabranch.topics.producers import Producers
 from anabranch.topics.publish import Published, Send
+from anabranch.topics.publishing import Publishing
+from anabranch.topics.subscribing import Subscriptions
+from anabranch.topics.subscribing import Wanted as Wanted
+from anabranch.topics.surroundings import Facts, Surroundings
+
+log = logging.getLogger(__name__)
 
 
-class Wanted(NamedTuple):
-    """What a SUBSCRIBE asks for."""
+class Topic:
+    def __init__(
+        self, name: TopicName, index: int, facts: Facts, partition: Partition, around: Surroundings
+    ) -> None:
+        self.name = name
+        self.index = index
+        self.partition_index = index if facts.is_partitioned else -1  # what message ids carry
+        self.full_name = name.partition(index).pulsar if facts.is_partitioned else name.pulsar
+        self.partition = partition
+        self._around = around
+        self.rules: Rules = around.catalog.rules(name)
+        self.opened_ms = around.clock.now_ms()
+        self.active_s = around.clock.monotonic()  # when it was last seen to be of use
+        self.terminated_at = facts.terminated.get(index)
+        self.producers = Producers(self.full_name, facts.epochs.get(index), self._store_epoch)
+        self.publishing = Publishing(partition)
+        self.subscriptions = Subscriptions(self, around)
+        self.meter = Meter(2, around.clock.monotonic())
+        self._deduplicating = Deduplicating(name, index, partition, self.publishing, around)
+        self._follow_rules()
+        if self.terminated_at is not None:
+            self.publishing.refuse = TopicTerminated("Topic was already terminated")
 
-    subscription: str
-    kind: int  # subscriptions.SubscriptionType: 0 exclusive, 1 shared, 2 failover, 3 key_shared
-    is_durable: bool
-    start: tuple[int, int] | None  # (entry id, batch index) of start_message_id; (-1, -1) earliest
-    from_earliest: bool  # initialPosition, for a new durable subscription
-    rollback_s: int  # start_message_rollback_duration_sec
-    properties: dict[str, str]  # of the subscription
-    may_create: bool  # force_topic_creation / auto creation of subscriptions
+    async def load(self) -> None:
+        """Bring back what was kept.  Nothing is served before."""
+        await self.subscriptions.load()
+        await self._deduplicating.follow(self.rules.deduplication)
 
+    # --- producing
 
-class Topic(Protocol):
-    name: TopicName
-    partition_index: int  # -1 if the topic is not partitioned: what message ids carry
-    full_name: str  # with -partition-N
+    async def add_producer(self, producer: Producer) -> Joined:
+        self._check_producer(producer)
+        await self._deduplicating.settled()
+        epoch = await self.producers.join(producer)
+        if self.publishing.refuse is not None:  # it closed, or was terminated, while this one stood in line
+            self.producers.leave(producer)
+            raise self.publishing.refuse
+        self._deduplicating.joined(producer.name)
+        return Joined(self._deduplicating.last_sequence_id(producer.name), epoch)
 
-    async def add_producer(self, producer: Producer) -> Joined: ...
+    def _check_producer(self, producer: Producer) -> None:
+        if self.publishing.refuse is not None:
+            raise self.publishing.refuse
+        rules = self.rules
+        most = rules.max_producers
+        if most is not None and len(self.producers) >= most and self.producers.named(producer.name) is None:
+            raise ProducerBusy(f"Topic '{self.full_name}' reached max producers limit")
+        if rules.encryption_required and not producer.is_encrypted:
+            raise NotAllowed(f"Encryption is required in {self.full_name}")
+        quota = exceeded(self.partition, self.subscriptions.slowest(), rules, self._around.clock.now_ms())
+        if quota is not None and quota.action == "producer_request_hold":
+            raise BacklogHold(
+                f"Cannot create producer on topic with backlog quota exceeded: {self.full_name}"
+            )
+        if quota is not None and quota.action == "producer_exception":
+            raise BacklogExceeded(
+                f"Cannot create producer on topic with backlog quota exceeded: {self.full_name}"
+            )
 
-    def remove_producer(self, producer: Producer) -> None: ...
+    def remove_producer(self, producer: Producer) -> None:
+        """Nothing if it is not here."""
+        if self.producers.leave(producer):
+            self._deduplicating.left(producer.name)
 
-    def publish(self, producer: Producer, sends: list[Send]) -> Published: ...
+    def publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
+        return self.publishing.publish(producer, sends)
 
-    async def offset_for_time(self, timestamp_ms: int) -> int: ...
+    async def _store_epoch(self, epoch: int) -> None:
+        await self._around.catalog.store_epoch(self.name, self.index, epoch)
+
+    # --- subscribing
+
+    async def attach(self, consumer: Consumer, wanted: Wanted) -> Subscription:
+        return await self.subscriptions.attach(consumer, wanted)
+
+    async def detach(self, subscription: Subscription, consumer: Consumer) -> None:
+        """A consumer is gone.  Nothing if it was not attached."""
+        await self.subscriptions.detach(subscription, consumer)
+
+    async def create_subscription(
+        self, name: str, *, from_earliest: bool, properties: dict[str, str] | None = None
+    ) -> Subscription:
+        """The durable subscription of that name, made if it is not there."""
+        return await self.subscriptions.create(name, self.start if from_earliest else self.end, properties)
+
+    async def unsubscribe(self, name: str, *, force: bool = False, consumer: Consumer | None = None) -> None:
+        """Delete a subscription.  SubscriptionBusy if it has other consumers than the one who asks."""
+        await self.subscriptions.delete(name, force=force, consumer=consumer)
+
+    async def seek(self, subscription: Subscription, offset: int) -> None:
+        """Go on from `offset`; -1 is the earliest there is, anything beyond the end what comes next."""
+        await self.subscriptions.seek(subscription, offset)
+
+    async def save(self, subscription: Subscription) -> None:
+        """Return when everything acknowledged so far is kept."""
+        await self.subscriptions.keep(subscription)
+
+    def mark_delete_position(self, subscription: Subscription) -> tuple[int, int]:
+        """(ledger, entry id) of the last entry that is acknowledged with everything before it."""
+        return entry_before(self.partition, subscription.cursor.mark_delete)
+
+    # --- where things are
+
+    @property
+    def start(self) -> int:
+        return self.partition.log_start
+
+    @property
+    def end(self) -> int:
+        return self.partition.last_stable
+
+    async def offset_for_time(self, timestamp_ms: int) -> int:
+        """The first message published at or after a time; the end if there is none."""
+        found = self.partition.log.batch_at_time(timestamp_ms)
+        if found is None:
+            return self.end
+        return max(found[1].header.base_offset, self.start)
 
     def last_message(self) -> tuple[int, int, int]:
-        """(ledger, entry id, batch index) of the last message; (-1, -1, -1) if there is none."""
+        """(ledger, entry id, batch index) of the last message; all -1 if there is none."""
+        return last_message(self.partition)
+
+    # --- rules
+
+    def rules_changed(self) -> None:
+        """The cluster has other rules for this topic, or may have."""
+        rules = self._around.catalog.rules(self.name)
+        if rules == self.rules:
+            return
+        self.rules = rules
+        self._follow_rules()
+        self.subscriptions.rules_changed()
+        names = [producer.name for producer in self.producers]
+        self._deduplicating.follow_soon(rules.deduplication, names)
+
+    def _follow_rules(self) -> None:
+        rules, publishing = self.rules, self.publishing
+        publishing.max_message_bytes = rules.max_message_bytes
+        rate = rules.publish_rate
+        publishing.limit = (
+            RateLimit(self._around.clock, rate.messages or 0, rate.bytes or 0, rate.period_s)
+            if rate.is_limited
+            else None
+        )
+
+    # --- the end
+
+    @property
+    def is_in_use(self) -> bool:
+        return bool(len(self.producers)) or self.subscriptions.has_consumers
+
+    async def terminate(self) -> tuple[int, int, int]:
+        """Take no more messages, for good; the last one there is."""
+        if self.terminated_at is None:
+            self.terminated_at = self.partition.log_end
+            self.publishing.refuse = TopicTerminated("Topic was already terminated")
+            self.producers.close_all()
+            await self._around.catalog.store_terminated(self.name, self.index, self.terminated_at)
+            self.subscriptions.terminated()
+        return self.last_message()
+
+    async def close(self) -> None:
+        """Serve it no more: clients are told to look it up again, what it keeps is saved."""
+        self.abandon()
+        await asyncio.gather(self.subscriptions.save(), self._deduplicating.close())
+
+    def abandon(self) -> None:
+        """The topic is gone, or goes: nobody may stay."""
+        self.publishing.refuse = TopicClosed(
+            f"{self.full_name} is not served here any more; look it up again"
+        )
+        self.producers.close_all()
+        self.subscriptions.close()
+        self._deduplicating.abandon()
+
+    def closed(self) -> TopicClosed:
+        return TopicClosed(f"{self.full_name} is not served here any more; look it up again")
+
+    def check_unused(self) -> None:
+        """TopicBusy if somebody uses it."""
+        if len(self.producers):
+            raise TopicBusy(f"Topic has {len(self.producers)} connected producers")
+        if self.subscriptions.has_consumers:
+            raise TopicBusy("Topic has connected consumers")
+
+    # --- upkeep
+
+    def look(self, now_s: float) -> bool:
+        """Work out rates.  False if nothing has moved for a while."""
+        publishing = self.publishing
+        moved = self.meter.look((publishing.messages_in, publishing.bytes_in), now_s)
+        return self.subscriptions.look(now_s) or moved
+
+    async def tend(self) -> None:
+        """Now and then: what deduplication has learnt is kept, who was away for long is forgotten."""
+        try:
+            await self._deduplicating.tend()
+        except (AnabranchError, OSError) as error:
+            log.warning("%s: the sequence ids of its producers could not be kept: %s", self.full_name, error)

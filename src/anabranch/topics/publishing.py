@@ -1,0 +1,123 @@
+"""The way of messages into a topic's partition: refused, recognised as sent before, or stored.
+
+    sends ─> may they? ─> deduplication ─> one write for all that fit a segment ─> offsets, in order
+
+It is all one turn of the loop.  What the log could not take is refused with its reason, the rest of the
+sends is given back to the caller with it; what deduplication learns it learns from what is in the log.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from anabranch.base.errors import AnabranchError, TooLarge, Unavailable
+from anabranch.base.rate_limit import RateLimit
+from anabranch.partition.partition import Partition
+from anabranch.records.batch import HEADER_SIZE
+from anabranch.topics.deduplication import Deduplication
+from anabranch.topics.errors import ProducerClosed
+from anabranch.topics.producer import Producer
+from anabranch.topics.publish import DUPLICATE, Published, Send
+
+_MOST_BYTES = 4 << 20  # in one write: longer ones hold the loop
+
+
+class Publishing:
+    __slots__ = (
+        "_partition",
+        "bytes_in",
+        "deduplication",
+        "entries_in",
+        "limit",
+        "max_message_bytes",
+        "messages_in",
+        "on_stored",
+        "refuse",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self.deduplication: Deduplication | None = None
+        self.limit: RateLimit | None = None
+        self.max_message_bytes = 1 << 62
+        self.refuse: AnabranchError | None = None  # why nobody may send: terminated, closing
+        self.messages_in = self.bytes_in = self.entries_in = 0
+        self.on_stored: Callable[[], None] = lambda: None
+
+    def publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
+        error = self.refuse
+        if error is None and producer.is_closed:
+            error = ProducerClosed("the producer is closed; open it again")
+        if error is not None:
+            return self._published([], None, error)
+        deduplication = self.deduplication
+        if deduplication is None:
+            offsets, acknowledged, error = self._store(producer, sends)
+            return self._published(offsets, acknowledged, error)
+        new, where = deduplication.sift(producer.name, sends)
+        stored, acknowledged, error = self._store(producer, new)
+        deduplication.stored(producer.name, new[: len(stored)], self._partition.log_end)
+        if len(new) != len(sends) and acknowledged is None:
+            acknowledged = self._partition.acknowledgement()  # the originals may still be on their way
+        if error is not None:
+            where = where[: where.index(len(stored))]
+        offsets = [DUPLICATE if i == DUPLICATE else stored[i] for i in where]
+        return self._published(offsets, acknowledged, error)
+
+    def _store(
+        self, producer: Producer, sends: Sequence[Send]
+    ) -> tuple[list[int], "asyncio.Future[None] | None", AnabranchError | None]:
+        """The offsets of as many as could be stored, and what was wrong with the one after them."""
+        offsets: list[int] = []
+        acknowledged: asyncio.Future[None] | None = None
+        # No more than one message may have: so one that is too large comes alone, and is seen.
+        most = min(self._partition.config.segment_bytes, _MOST_BYTES, self.max_message_bytes + HEADER_SIZE)
+        while len(offsets) < len(sends):
+            part, size = _that_fit(sends, len(offsets), most)
+            if len(part) == 1 and len(part[0].payload) > self.max_message_bytes:
+                largest = self.max_message_bytes
+                return offsets, acknowledged, TooLarge(f"the message is {size} bytes, the limit is {largest}")
+            try:
+                appended = self._partition.append_entries(part)
+            except AnabranchError as error:
+                return offsets, acknowledged, error
+            except OSError as error:
+                return offsets, acknowledged, Unavailable(f"the log could not be written: {error}")
+            offsets += appended.offsets
+            acknowledged = appended.acknowledged
+            self._count(producer, part, size)
+        return offsets, acknowledged, None
+
+    def _count(self, producer: Producer, sends: Sequence[Send], size: int) -> None:
+        messages = sum([send.messages for send in sends])
+        size -= HEADER_SIZE * len(sends)
+        self.entries_in += len(sends)
+        self.messages_in += messages
+        self.bytes_in += size
+        producer.messages_in += messages
+        producer.bytes_in += size
+        if sends[0].is_chunk or sends[-1].is_chunk:
+            producer.chunked_messages += sum([send.is_chunk for send in sends])
+        if self.limit is not None:
+            self.limit.take(messages, size)
+        self.on_stored()
+
+    def _published(
+        self, offsets: list[int], acknowledged: "asyncio.Future[None] | None", error: AnabranchError | None
+    ) -> Published:
+        pause_s = 0.0 if self.limit is None else self.limit.wait_s()
+        return Published(offsets, self._partition.leader_epoch, acknowledged, error, pause_s)
+
+
+def _that_fit(sends: Sequence[Send], start: int, limit: int) -> tuple[Sequence[Send], int]:
+    """The sends from `start` on that fit into `limit` bytes with their headers, one at least; their size."""
+    total = sum([len(send.payload) for send in sends]) + HEADER_SIZE * len(sends)
+    if not start and total <= limit:
+        return sends, total
+    end, total = start, 0
+    for send in sends[start:]:
+        size = HEADER_SIZE + len(send.payload)
+        if end > start and total + size > limit:
+            break
+        total += size
+        end += 1
+    return sends[start:end], total

@@ -1,0 +1,366 @@
+"""The subscriptions of one topic: found or made, attached to, kept, deleted.
+
+    durable       a `DurableCursor` in the store, there as long as nobody deletes it
+    not durable   a cursor in memory, gone with its last consumer (readers)
+
+What waits for the store (making, attaching the first consumer, deleting) happens one after the other for
+each name; everything else is done at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.base.rate_limit import RateLimit
+from anabranch.meta.rules import Rate
+from anabranch.partition.entries import EntryReader
+from anabranch.subscriptions.consumer import Consumer
+from anabranch.subscriptions.cursor import Cursor
+from anabranch.subscriptions.delay import Delays
+from anabranch.subscriptions.durable import CursorName, DurableCursor, SubscriptionDocument, SubscriptionGone
+from anabranch.subscriptions.errors import ConsumerBusy
+from anabranch.subscriptions.kinds import SubscriptionKind
+from anabranch.subscriptions.subscription import Subscription
+from anabranch.subscriptions.surroundings import Surroundings as Around
+from anabranch.topics.errors import NotAllowed, SubscriptionBusy, SubscriptionNotFound
+from anabranch.topics.held import Held
+from anabranch.topics.settings import settings_of
+from anabranch.topics.subscribe_rate import SubscribeRates
+from anabranch.topics.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from anabranch.topics.topic import Topic
+
+log = logging.getLogger(__name__)
+
+EARLIEST = -1
+LATEST = (1 << 63) - 1
+KIND_NAMES = {
+    SubscriptionKind.EXCLUSIVE: "Exclusive",
+    SubscriptionKind.SHARED: "Shared",
+    SubscriptionKind.FAILOVER: "Failover",
+    SubscriptionKind.KEY_SHARED: "Key_Shared",
+}
+
+
+class Wanted(NamedTuple):
+    """What a SUBSCRIBE asks for."""
+
+    subscription: str
+    kind: SubscriptionKind | int
+    is_durable: bool
+    start: tuple[int, int] | None  # (offset, batch index) of start_message_id; EARLIEST, LATEST
+    from_earliest: bool  # initialPosition, for a new durable subscription
+    rollback_s: int  # start_message_rollback_duration_sec
+    properties: Mapping[str, str]  # of the subscription, if it is new
+    may_create: bool
+
+
+class Subscriptions:
+    def __init__(self, topic: "Topic", around: Surroundings) -> None:
+        self._topic = topic
+        self._around = around
+        self._held: dict[str, Held] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._delays: Delays | None = None
+        self._topic_limit: RateLimit | None = None
+        self._rates = SubscribeRates(around.clock)
+        self._is_closed = False
+        self._follow_topic_rate()
+
+    async def load(self) -> None:
+        """Bring back the durable ones."""
+        kept = await self._around.positions.of_topic(self._topic.name.kafka, self._topic.index)
+        for name, durable in kept.items():
+            if name not in self._held:
+                self._hold(name, durable.cursor, durable)
+
+    # --- finding
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self._held.values()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def find(self, name: str) -> Subscription | None:
+        held = self._held.get(name)
+        return None if held is None else held.subscription
+
+    def get(self, name: str) -> Held:
+        held = self._held.get(name)
+        if held is None:
+            raise SubscriptionNotFound(f"Subscription {name} of topic {self._topic.full_name} does not exist")
+        return held
+
+    @property
+    def has_consumers(self) -> bool:
+        return any(held.subscription.consumers for held in self._held.values())
+
+    @property
+    def consumer_count(self) -> int:
+        return sum([len(held.subscription.consumers) for held in self._held.values()])
+
+    def slowest(self) -> int | None:
+        """How far the durable subscription that is furthest behind has got; None if there is none."""
+        marks = [held.cursor.mark_delete for held in self._held.values() if held.durable is not None]
+        return min(marks, default=None)
+
+    # --- attaching
+
+    async def attach(self, consumer: Consumer, wanted: Wanted) -> Subscription:
+        kind = SubscriptionKind(wanted.kind)
+        self._check_rules(consumer, kind)
+        async with self._turn(wanted.subscription):
+            held = await self._find_or_make(wanted)
+            await self._prepare(held, kind)
+            self._check_open()
+            subscription = held.subscription
+            subscription.attach(consumer, kind)
+            held.attached(self._around.clock.now_ms())
+        self._tell_end(held)
+        if held.durable is not None:
+            await self._around.positions.set_kind(held.durable, KIND_NAMES[kind])
+        return subscription
+
+    def _check_rules(self, consumer: Consumer, kind: SubscriptionKind) -> None:
+        self._check_open()
+        topic, rules = self._topic, self._topic.rules
+        if KIND_NAMES[kind] not in rules.subscription_types:
+            raise NotAllowed(f"Topic[{topic.full_name}] doesn't support {KIND_NAMES[kind]} sub type!")
+        most = rules.max_consumers
+        if most is not None and self.consumer_count >= most:
+            raise ConsumerBusy("Topic reached max consumers limit")
+        if not self._rates.take(consumer, rules.subscribe_rate, rules.subscribe_period_s):
+            raise NotAllowed(
+                "the consumer subscribes more often than its subscribe rate allows; try again later"
+            )
+
+    async def _find_or_make(self, wanted: Wanted) -> Held:
+        held = self._held.get(wanted.subscription)
+        if held is not None:
+            if wanted.is_durable != held.is_durable:
+                there = "Durable" if held.is_durable else "NonDurable"
+                raise NotAllowed(f"{there} subscription with the same name already exists.")
+            return held
+        rules = self._topic.rules
+        if not wanted.is_durable:
+            start = await self._start_of(wanted)
+            self._check_room()
+            return self._hold(wanted.subscription, Cursor(start), None)
+        if not (wanted.may_create and rules.auto_create_subscriptions):
+            raise SubscriptionNotFound(
+                f"Subscription {wanted.subscription} does not exist, and is not made by subscribing"
+            )
+        return await self._make(wanted.subscription, await self._start_of(wanted), wanted.properties)
+
+    async def _start_of(self, wanted: Wanted) -> int:
+        topic = self._topic
+        if wanted.start is not None:
+            start = self.clamp(wanted.start[0])
+        else:
+            start = topic.start if wanted.from_earliest else topic.end
+        if wanted.rollback_s > 0:
+            back_ms = self._around.clock.now_ms() - wanted.rollback_s * 1000
+            start = min(start, await topic.offset_for_time(back_ms))
+        return start
+
+    async def _prepare(self, held: Held, kind: SubscriptionKind) -> None:
+        """What has to be there before the first consumer is."""
+        subscription = held.subscription
+        if held.durable is not None and not held.durable.attachments:
+            try:
+                await self._around.positions.attached(held.durable)
+            except SubscriptionGone:  # a Kafka client deleted the group
+                self._let_go(held)
+                raise
+        if kind.is_individual and subscription.delay is None and self._topic.rules.delayed_delivery:
+            subscription.delay = held.delay = self._all_delays().view()
+
+    def _all_delays(self) -> Delays:
+        if self._delays is None:
+            folder = self._around.partition_folder(self._topic.name, self._topic.index)
+            self._delays = Delays(self._around.disk, folder, self._around.clock.now_ms())
+        return self._delays
+
+    async def detach(self, subscription: Subscription, consumer: Consumer) -> None:
+        """A consumer is gone.  Nothing if it was not attached."""
+        subscription.detach(consumer)
+        held = self._held.get(subscription.name)
+        if held is None or held.subscription is not subscription or subscription.consumers:
+            return
+        held.last_active_ms = self._around.clock.now_ms()
+        if held.durable is None:
+            self._let_go(held)
+            return
+        async with self._turn(subscription.name):
+            if not subscription.consumers and held.durable.attachments:
+                await self._around.positions.detached(held.durable)
+
+    # --- making and deleting
+
+    async def create(
+        self, name: str, offset: int, properties: Mapping[str, str] | None = None
+    ) -> Subscription:
+        """The durable subscription of that name, made at `offset` if it is not there."""
+        async with self._turn(name):
+            held = self._held.get(name)
+            return (held or await self._make(name, self.clamp(offset), properties or {})).subscription
+
+    async def _make(self, name: str, offset: int, properties: Mapping[str, str]) -> Held:
+        self._check_room()
+        document = SubscriptionDocument(self._around.clock.now_ms(), properties=dict(properties))
+        where = CursorName(name, self._topic.name.kafka, self._topic.index)
+        durable = await self._around.positions.create(where, document, offset)
+        self._check_open()
+        return self._hold(name, durable.cursor, durable)
+
+    def _check_room(self) -> None:
+        most = self._topic.rules.max_subscriptions
+        if most is not None and len(self._held) >= most:
+            raise NotAllowed(
+                f"Exceed the maximum number of subscriptions of the topic: {self._topic.full_name}"
+            )
+
+    def _hold(self, name: str, cursor: Cursor, durable: DurableCursor | None) -> Held:
+        topic, around = self._topic, self._around
+        subscription = Subscription(
+            name,
+            topic.full_name,
+            topic.partition_index,
+            cursor,
+            Around(EntryReader(topic.partition), around.clock, asyncio.get_running_loop()),
+            settings_of(topic.rules),
+        )
+        held = self._held[name] = Held(subscription, durable, around.clock)
+        subscription.limits = self._limits()
+        subscription.moved = lambda: self._moved(held)
+        return held
+
+    async def delete(self, name: str, *, force: bool = False, consumer: Consumer | None = None) -> None:
+        """Delete a subscription; `consumer` is the one that asks, and is not told to come back."""
+        async with self._turn(name):
+            held = self.get(name)
+            others = [one for one in held.subscription.consumers if one is not consumer]
+            if others and not force and (consumer is not None or len(others) > 1):
+                raise SubscriptionBusy("Subscription has active connected consumers")
+            asks = consumer or (others[0] if len(others) == 1 and not force else None)
+            if asks is not None:
+                held.subscription.detach(asks)
+            held.subscription.close()
+            if held.durable is not None:
+                await self._around.positions.delete(held.durable)
+            self._let_go(held)
+
+    def _let_go(self, held: Held) -> None:
+        if self._held.get(held.subscription.name) is held:
+            del self._held[held.subscription.name]
+        held.subscription.close()
+        if held.delay is not None:
+            held.delay.close()
+
+    # --- moving
+
+    def clamp(self, offset: int) -> int:
+        """Where reading goes on that is asked to begin at `offset`."""
+        return min(max(offset, self._topic.start), self._topic.end)
+
+    async def seek(self, subscription: Subscription, offset: int) -> None:
+        held = self.get(subscription.name)
+        offset = self.clamp(offset)
+        if held.durable is not None:
+            await self._around.positions.reset(held.durable, offset)
+        subscription.seek(offset)
+
+    async def keep(self, subscription: Subscription) -> None:
+        """Return when all that was acknowledged so far is kept."""
+        held = self._held.get(subscription.name)
+        if held is not None and held.durable is not None:
+            await self._around.positions.save(held.durable)
+
+    def _moved(self, held: Held) -> None:
+        if held.durable is not None:
+            self._around.positions.touched(held.durable)
+        if self._topic.terminated_at is not None:
+            self._tell_end(held)
+
+    def terminated(self) -> None:
+        for held in self:
+            self._tell_end(held)
+
+    def _tell_end(self, held: Held) -> None:
+        """Consumers of a terminated topic are told when there is nothing left for them."""
+        end = self._topic.terminated_at
+        if end is not None and held.cursor.mark_delete >= end:
+            for consumer in held.not_told():
+                consumer.channel.reached_end(consumer)
+
+    # --- rules
+
+    def rules_changed(self) -> None:
+        self._follow_topic_rate()
+        settings = settings_of(self._topic.rules)
+        for held in self:
+            held.subscription.settings = settings
+            held.subscription.limits = self._limits()
+
+    def _follow_topic_rate(self) -> None:
+        self._topic_limit = self._limit(self._topic.rules.dispatch_rate)
+
+    def _limits(self) -> list[RateLimit]:
+        own = self._limit(self._topic.rules.subscription_dispatch_rate)
+        return [limit for limit in (self._topic_limit, own) if limit is not None]
+
+    def _limit(self, rate: Rate) -> RateLimit | None:
+        if not rate.is_limited:
+            return None
+        messages, size_bytes = rate.messages or 0, rate.bytes or 0
+        if rate.is_relative_to_publish:
+            per_s = self._topic.meter.rates
+            messages += int(per_s[0] * rate.period_s) if messages else 0
+            size_bytes += int(per_s[1] * rate.period_s) if size_bytes else 0
+        return RateLimit(self._around.clock, messages, size_bytes, rate.period_s)
+
+    # --- rates and the end
+
+    def look(self, now_s: float) -> bool:
+        """Work out rates.  False if nothing has moved for a while."""
+        rules = self._topic.rules
+        if (
+            rules.dispatch_rate.is_relative_to_publish
+            or rules.subscription_dispatch_rate.is_relative_to_publish
+        ):
+            self.rules_changed()
+        moved = False
+        for held in self._held.values():
+            moved = held.look(now_s) or moved
+        return moved
+
+    async def save(self) -> None:
+        """Keep everything, and let go of it: the topic closes."""
+        for held in self:
+            if held.durable is not None and not held.durable.is_deleted:
+                await self._around.positions.close(held.durable)
+        self._held.clear()
+
+    def close(self) -> None:
+        """Nobody stays."""
+        self._is_closed = True
+        for held in self:
+            held.subscription.close()
+        if self._delays is not None:
+            self._delays.close()
+            self._delays = None
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise self._topic.closed()
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        lock = self._turns.get(name)
+        if lock is None:
+            if len(self._turns) > 64:
+                self._turns = {key: turn for key, turn in self._turns.items() if turn.locked()}
+            lock = self._turns[name] = asyncio.Lock()
+        return lock
