@@ -1,8 +1,7 @@
 """What Pulsar producers sent, appended to a log: many entries with one write.
 
 The batches are made here with their offsets and leader epoch in place, since nothing comes between
-making and writing them.  All of them go in or none; entries that do not fit into one segment together
-go in one by one, and if one of those fails the ones before it are in.
+making and writing them.  All of them go in or none, so together they must fit into one segment.
 """
 
 from collections.abc import Sequence
@@ -19,9 +18,7 @@ def append_entries(
     batches, parts = enclose_all(entries, log.log_end, leader_epoch, append_time_ms)
     limit = log.config.segment_bytes
     if len(batches) > limit:
-        if len(entries) == 1:
-            raise RecordListTooLarge(f"the message is {len(batches)} bytes, segment.bytes is {limit}")
-        return [append_entries(log, (entry,), leader_epoch, append_time_ms)[0] for entry in entries]
+        raise RecordListTooLarge(f"the message is {len(batches)} bytes, segment.bytes is {limit}")
     base = log.log_end
     _write(log, batches, parts)
     log.log_end = parts[-1].last_offset + 1

@@ -5,7 +5,7 @@ them at once: made into batches here, with their place in the log already in the
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
@@ -23,10 +23,17 @@ _LATEST_MS = (1 << 63) - 1
 _CRC_AT = 17
 
 
-class NewEntry(NamedTuple):
-    messages: int
-    publish_time_ms: int
-    payload: memoryview
+class NewEntry(Protocol):
+    """What is to be stored."""
+
+    @property
+    def messages(self) -> int: ...
+
+    @property
+    def publish_time_ms(self) -> int: ...
+
+    @property
+    def payload(self) -> memoryview: ...
 
 
 class Part(NamedTuple):
@@ -50,9 +57,10 @@ def enclose_all(
     parts: list[Part] = []
     at = 0
     pack = HEADER.pack_into
-    for messages, publish_time_ms, payload in entries:
+    for entry in entries:
+        messages, payload = entry.messages, entry.payload
         size = HEADER_SIZE + len(payload)
-        time_ms = min(publish_time_ms, _LATEST_MS) if append_time_ms < 0 else append_time_ms
+        time_ms = min(entry.publish_time_ms, _LATEST_MS) if append_time_ms < 0 else append_time_ms
         pack(
             buffer, at, offset, size - OVERHEAD, leader_epoch, MAGIC, 0, attributes,
             messages - 1, time_ms, time_ms, -1, -1, -1, messages,
