@@ -13,6 +13,7 @@ from typing import NamedTuple
 from anabranch.base.errors import OffsetOutOfRange
 from anabranch.base.network import FileRange
 from anabranch.base.page_cache import is_cached, read_through
+from anabranch.base.waiters import Waiter
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
@@ -64,6 +65,13 @@ class EntryReader:
             return Entries([], offset, loop.run_in_executor(None, read_through, part))
         aborted = partition.aborted(offset, Isolation.COMMITTED, part)
         return _entries(part.file.pread(part.size, part.position), offset, aborted or [])
+
+    def wait(self, waiter: Waiter) -> None:
+        """Call `waiter` whenever there is more to read, until `stop_waiting`."""
+        self._partition.wait(waiter)
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        self._partition.stop_waiting(waiter)
 
     def bounds(self, offset: int) -> tuple[int, int]:
         """The first offset of the entry that holds `offset`, and the one after its last.

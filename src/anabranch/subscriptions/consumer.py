@@ -5,8 +5,8 @@
     pending   entries delivered and not acknowledged: offset -> (messages, hash of the key or NO_HASH)
     unacked   messages in them that are not acknowledged
 
-`queue_size` is what the first FLOW brought: how much the client can hold.  After a seek it is what permits are
-counted from anew, for clients that stay attached (`stays_over_seek`).
+`queue_size` is what the first FLOW brought: how much the client can hold.  After a seek permits are counted
+anew from it, for clients that stay attached (`stays_over_seek`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,9 @@ class Consumer:
         "channel",
         "client_version",
         "connected_since_ms",
+        "epoch",
         "id",
+        "is_attached",
         "is_blocked",
         "key_sharing",
         "last_acked_ms",
@@ -73,7 +75,7 @@ class Consumer:
         client_version: str = "",
         connected_since_ms: int = 0,
     ) -> None:
-        """`stays_over_seek`: its client clears its queue when a seek succeeds, and needs no new subscription."""
+        """`stays_over_seek`: its client clears its queue when a seek succeeds, and goes on."""
         self.id = id
         self.name = name
         self.channel = channel
@@ -87,7 +89,9 @@ class Consumer:
         self.permits = 0
         self.queue_size = 0
         self.unacked = 0
+        self.is_attached = False
         self.is_blocked = False
+        self.epoch = -1  # the client's own count of its redeliver requests, sent back with what follows one
         self.sought = False  # it was attached when the subscription was sought: what it acks may be of before
         self.pending: dict[int, tuple[int, int]] = {}
         self.messages_out = self.bytes_out = self.messages_redelivered = self.messages_acked = 0
