@@ -10,14 +10,14 @@ position removed first, so what a crash leaves of a creation or deletion is no s
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
 import msgspec
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import CoordinatorLoading, CoordinatorNotAvailable, UnknownTopic
+from anabranch.base.errors import AnabranchError, CoordinatorLoading, CoordinatorNotAvailable, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
@@ -96,13 +96,17 @@ class StoredPositions:
             raise _in_use(OffsetKey(*name))
         return self._position_in(shard, OffsetKey(*name))
 
-    async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, GroupInUse]:
+    async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, AnabranchError]:
         await self._groups.ensure_topic()
         shards: dict[int, list[Position]] = {}
+        refused: dict[CursorName, AnabranchError] = {}
         for name, offset in positions.items():
-            position = Position(OffsetKey(*name), offset, self._topic_id(name.topic))
-            shards.setdefault(self._groups.shard_of(name.subscription), []).append(position)
-        refused: dict[CursorName, GroupInUse] = {}
+            try:
+                position = Position(OffsetKey(*name), offset, self._topic_id(name.topic))
+            except UnknownTopic as error:
+                refused[name] = error
+            else:
+                shards.setdefault(self._groups.shard_of(name.subscription), []).append(position)
         for together in shards.values():
             for batch in _batches(together):
                 answer = await self._groups.submit(batch[0].name.group_id, partial(_commit, positions=batch))
@@ -110,9 +114,9 @@ class StoredPositions:
         return refused
 
     def hold(self, topic: str, partition: int) -> int | None:
-        """The offset that retention keeps everything from: the least position of the partition's subscriptions.
+        """The least position of the partition's subscriptions: what is there from it on is not too old.
 
-        None if it has none.  0, which keeps everything, while they are not known.
+        None if it has none.  0, which holds everything, while they are not known.
         """
         try:
             positions = [

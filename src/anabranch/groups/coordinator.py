@@ -16,6 +16,7 @@ CoordinatorLoading while the shard is being read, NotCoordinator if another brok
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists
@@ -81,9 +82,17 @@ class GroupCoordinator:
         await self.ensure_topic()
         return await self._runtime.submit(self.shard_of(group_id), decide)
 
+    def submit_now(self, group_id: str, decide: Decide[GroupShard]) -> "asyncio.Future[Answer]":
+        """As `submit`, if topic and shard are there (CoordinatorNotAvailable or -Loading if not)."""
+        return self._runtime.submit_now(self.shard_of(group_id), decide)
+
     async def look(self, group_id: str) -> GroupShard:
         """The shard of `group_id`, to look at."""
         return await self._runtime.look(self.shard_of(group_id))
+
+    def known(self, group_id: str) -> GroupShard:
+        """The shard of `group_id`, to look at now.  CoordinatorLoading if it is not loaded."""
+        return self._runtime.read(self.shard_of(group_id))
 
     async def look_at_all(self) -> list[GroupShard]:
         """Every shard that has groups."""
@@ -144,6 +153,7 @@ def partition_for(key: str, partitions: int) -> int:
     return absolute % partitions if absolute < 1 << 31 else 0
 
 
+@lru_cache(512)
 def java_hash(text: str) -> int:
     """`String.hashCode`, which goes over UTF-16 units; its 32 bits, unsigned."""
     units = text.encode("utf-16-be", "surrogatepass")

@@ -1,4 +1,7 @@
-"""Deleting a group: if it is empty it goes, with everything it has committed."""
+"""Deleting a group: if it is empty it goes, with everything it has committed.
+
+One that is a Pulsar subscription is not empty: what it has not read is kept for it.
+"""
 
 from collections.abc import Mapping
 
@@ -16,7 +19,7 @@ def delete_group(
     code = ErrorCode.none
     if group is None:
         code = ErrorCode.group_id_not_found
-    elif not group.is_empty:
+    elif not group.is_empty or offsets.has_subscription(group_id):
         code = ErrorCode.non_empty_group
     else:
         effects.records += offsets.tombstones(group_id)

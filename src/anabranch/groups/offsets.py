@@ -11,8 +11,8 @@ otherwise find another offset than was there before.
 
 A group that only commits need not exist otherwise: its first offset makes it, an empty classic group.
 It goes when its last offset has.  Offsets age by their own time or since their group became empty
-(`Group.ages_from`), but not while the group is subscribed to their topic or a transaction is about to
-replace them.
+(`Group.ages_from`), but not while the group is subscribed to their topic, a transaction is about to
+replace them, or they are the position of a Pulsar subscription.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -107,7 +107,7 @@ class CommittedOffsets:
 
     def commit(self, request: Commit, token: Token, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)
-        code = may_commit(group, request, transactional=False)
+        code = self._may_commit(request, transactional=False)
         effects = Effects()
         if code:
             effects.reply(token, refused(request.topics, code))
@@ -125,7 +125,7 @@ class CommittedOffsets:
         self, request: Commit, producer: Producer, token: Token, now_ms: int
     ) -> Effects:
         """As `commit`, to count when the transaction of `producer` commits."""
-        code = may_commit(self._groups.get(request.group_id), request, transactional=True)
+        code = self._may_commit(request, transactional=True)
         effects = Effects()
         if code:
             effects.reply(token, refused(request.topics, code))
@@ -204,11 +204,25 @@ class CommittedOffsets:
             ],
         }
 
+    def find(self, name: OffsetKey) -> CommittedOffset | None:
+        """What the group has committed for one partition."""
+        found = self._find(name)
+        return None if found is None else found.value
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        """Whether a transaction is about to commit offsets of the group."""
+        return self._pending.is_open(group_id)
+
     def committed(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """Topic, partition and offset of everything the group has committed."""
         for topic, offsets in self._committed.get(group_id, {}).items():
             for partition, offset in offsets.items():
                 yield topic, partition, offset.value
+
+    def has_subscription(self, group_id: str) -> bool:
+        """Whether an offset of the group is the position of a Pulsar subscription."""
+        has = self._around.subscriptions.has
+        return any(has(OffsetKey(group_id, topic, index)) for topic, index, _ in self.committed(group_id))
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
         """The records that make everything forgotten which the group has committed or is about to."""
@@ -217,6 +231,12 @@ class CommittedOffsets:
         return [_tombstone(name) for name in sorted(names)]
 
     # --- how it is done
+
+    def _may_commit(self, request: Commit, *, transactional: bool) -> ErrorCode:
+        is_attached = self._around.subscriptions.is_attached
+        if any(is_attached(request.group_id, topic.name) for topic in request.topics):
+            return ErrorCode.unknown_member_id  # as of a group whose members are others
+        return may_commit(self._groups.get(request.group_id), request, transactional=transactional)
 
     def _write(self, request: Commit, effects: Effects, now_ms: int, expires_ms: int) -> Answer:
         limit = self._around.config().metadata_max_bytes
@@ -244,9 +264,9 @@ class CommittedOffsets:
         return {"topics": answers}
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
-        in_use = group.is_subscribed_to(topic.name)
+        names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]
+        in_use = group.is_subscribed_to(topic.name) or any(map(self._around.subscriptions.has, names))
         code = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
-        names = (OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions))
         if not in_use:
             effects.records.extend(
                 _tombstone(name) for name in names if self._find(name) is not None or name in self._pending
@@ -261,7 +281,12 @@ class CommittedOffsets:
             in_use = group.is_subscribed_to(topic)
             for index, offset in offsets.items():
                 name = OffsetKey(group.group_id, topic, index)
-                if in_use or name in self._pending or not _is_old(group, offset.value, retention_ms, now_ms):
+                if (
+                    in_use
+                    or name in self._pending
+                    or not _is_old(group, offset.value, retention_ms, now_ms)
+                    or self._around.subscriptions.has(name)
+                ):
                     kept += 1
                 else:
                     old.append(_tombstone(name))

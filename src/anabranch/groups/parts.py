@@ -9,13 +9,15 @@ A part owns the records whose key begins with one of its versions (the int16 tha
 are in one dictionary by id, whatever their protocol: a group has one, and may change it.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.effects import Effects
+from anabranch.groups.group_options import config_for_group
+from anabranch.groups.records import OffsetKey
 
 
 class Part(Protocol):
@@ -58,9 +60,41 @@ class Topics(Protocol):
         """Every topic; the same object for as long as there are no others."""
 
 
+class Subscriptions(Protocol):
+    """Pulsar's durable subscriptions, each the group of its name; passed in for the same reason."""
+
+    def has(self, name: OffsetKey) -> bool:
+        """Whether the offset is a subscription's position, which nothing but its end removes.
+
+        True also while that is not known yet.
+        """
+
+    def is_attached(self, group_id: str, topic: str) -> bool:
+        """Whether consumers are, so that only the subscription moves its offsets."""
+
+
+class NoSubscriptions:
+    """Of a broker that only Kafka's clients use."""
+
+    def has(self, name: OffsetKey) -> bool:
+        return False
+
+    def is_attached(self, group_id: str, topic: str) -> bool:
+        return False
+
+
 class Surroundings(NamedTuple):
     """What a part may look at besides its own state."""
 
     config: Callable[[], GroupConfig]
     topics: Topics
     chance: Random
+    overrides: Callable[[str], Mapping[str, str] | None] = lambda group_id: None
+    """What a group is told by itself."""
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        """The options as they hold for one group."""
+        config, told = self.config(), self.overrides(group_id)
+        return config_for_group(config, told) if told else config
+
+    subscriptions: Subscriptions = NoSubscriptions()

@@ -102,6 +102,24 @@ class Cursor:
         self._ahead = 0
         self.mark_delete = offset
 
+    def cut(self, end: int) -> bool:
+        """The log ends at `end`: nothing beyond is acknowledged.  True if something was."""
+        if end <= self.mark_delete:
+            was_beyond = end < self.mark_delete or self._ahead > 0
+            self.reset(end)
+            return was_beyond
+        last, before = end >> CHUNK_BITS, self._ahead
+        for chunk in [chunk for chunk in self._chunks if chunk >= last]:
+            bitmap = self._chunks[chunk]
+            self._ahead -= len(bitmap)
+            bitmap.remove_range(end & _LOW if chunk == last else 0, CHUNK)
+            self._ahead += len(bitmap)
+            if not bitmap:
+                del self._chunks[chunk]
+        if not self._ahead:
+            self._chunks.clear()
+        return self._ahead != before
+
     # --- asking
 
     def is_acked(self, offset: int) -> bool:

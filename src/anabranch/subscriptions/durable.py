@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from anabranch.base.errors import Conflict, NotFound
+from anabranch.base.errors import AnabranchError, Conflict, NotFound
 from anabranch.subscriptions.cursor import Cursor
 
 
@@ -83,13 +83,23 @@ class PositionStore(Protocol):
 
     async def write_chunks(self, changes: Sequence[ChunkChanges]) -> None: ...
 
-    async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, GroupInUse]:
-        """Those that were refused, and why.  All names belong to one shard."""
+    async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, AnabranchError]:
+        """Those that were refused, and why: GroupInUse, UnknownTopic."""
 
     async def delete(self, name: CursorName) -> None: ...
 
     def shard_of(self, subscription: str) -> int:
         """Where it is kept: what has the same is written together."""
+
+
+class SnapshotStore(Protocol):
+    """Where snapshots of what a partition's producers have sent are kept."""
+
+    async def snapshot_of(self, topic: str, partition: int) -> bytes | None:
+        """The last one, if it is of this topic and not of one that had its name before."""
+
+    async def write_snapshot(self, topic: str, partition: int, snapshot: bytes | None) -> None:
+        """None: there is none any more.  TooLarge if it does not fit a record."""
 
 
 class DurableCursor:
@@ -116,15 +126,28 @@ class DurableCursor:
         if was_moved_back:
             self._moved_back()
 
-    def sighted(self, position: int) -> None:
-        """The committed offset is at `position`, where a Kafka client may have put it."""
+    def sighted(self, position: int, log_start: int, log_end: int) -> None:
+        """The committed offset is at `position`, where a Kafka client may have put it, whatever it meant."""
         if position < self.saved:
             self.cursor.reset(position)
             self._moved_back()
         elif position > self.saved:
             self.cursor.ack_up_to(position)
         self.saved = position
+        self.fit(log_start, log_end)
+
+    def fit(self, log_start: int, log_end: int) -> None:
+        """The log begins and ends so: what is gone is not to be read, what comes is not acknowledged."""
+        if self.cursor.cut(log_end):  # a log that lost its end: what is kept must not outlive it
+            self._moved_back()
+            self.cursor.not_kept(self.stale)
+        self.cursor.ack_up_to(log_start)
 
     def _moved_back(self) -> None:
         self.stale |= self.kept
         self.kept.clear()
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether what is kept is not what is."""
+        return self.cursor.has_changed() or self.cursor.mark_delete != self.saved or bool(self.stale)

@@ -65,6 +65,8 @@ class Flushing:
 
     async def save(self, cursor: DurableCursor) -> None:
         """Return when the cursor is kept as it is now, or raise why it is not."""
+        if not cursor.is_dirty and not self._writing.locked():
+            return
         waiting = self._asked.get(cursor)
         if waiting is None:
             waiting = self._asked[cursor] = asyncio.get_running_loop().create_future()
@@ -87,15 +89,21 @@ class Flushing:
             cursor.cursor.reset(offset)
             cursor.saved = offset
 
-    async def sight(self, cursor: DurableCursor) -> None:
+    async def sight(self, cursor: DurableCursor, bounds: tuple[int, int]) -> None:
         """See where a Kafka client may have moved the group.  SubscriptionGone, GroupInUse."""
         async with self._writing:
             position = await self._store.position(cursor.name)
             if position is None or cursor.is_deleted:
                 raise SubscriptionGone(f"the subscription {cursor.name.subscription!r} was deleted")
-            cursor.sighted(position)
-            if cursor.stale:
+            cursor.sighted(position, *bounds)
+            if cursor.is_dirty:
                 self.touched(cursor)
+
+    async def delete(self, cursor: DurableCursor) -> None:
+        """Nothing of it is kept any more."""
+        async with self._writing:
+            cursor.is_deleted = True
+            await self._store.delete(cursor.name)
 
     def forget(self, cursor: DurableCursor) -> None:
         """It is deleted, or closed and kept: not to be written any more."""
@@ -150,8 +158,8 @@ class Flushing:
         for together in shards.values():
             failures.update(await self._write_shard(together))
         for cursor, error in failures.items():
-            _failed.warning("the cursor of %s is not kept yet: %s", cursor.name.subscription, error)
             if not cursor.is_deleted:
+                _failed.warning("the position of %s is not kept yet: %s", cursor.name, error)
                 self.touched(cursor)
         return failures
 

@@ -8,13 +8,15 @@
     await positions.attached(cursor), positions.detached(cursor)
     await positions.close(cursor)                               # kept, and not ours any more
 
+    data = await positions.snapshots.snapshot_of("orders", 0)   # of what producers have sent
+
 A subscription has one `DurableCursor` at a time: whoever asks again gets the same until it is closed.
 How and when they are written is `Flushing`'s.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -22,6 +24,7 @@ from anabranch.subscriptions.durable import (
     CursorName,
     DurableCursor,
     PositionStore,
+    SnapshotStore,
     StoredSubscription,
     SubscriptionDocument,
     SubscriptionGone,
@@ -30,8 +33,16 @@ from anabranch.subscriptions.flushing import Flushing
 
 
 class Positions:
-    def __init__(self, store: PositionStore) -> None:
+    def __init__(
+        self,
+        store: PositionStore,
+        snapshots: SnapshotStore,
+        bounds: Callable[[str, int], tuple[int, int]],
+    ) -> None:
+        """`bounds` are where the log of a partition that is served here begins and ends."""
+        self.snapshots = snapshots
         self._store = store
+        self._bounds = bounds
         self._flushing = Flushing(store)
         self._open: dict[tuple[str, int], dict[str, DurableCursor]] = {}
         self._making: dict[CursorName, asyncio.Lock] = {}
@@ -42,12 +53,18 @@ class Positions:
     async def of_topic(self, topic: str, partition: int) -> dict[str, DurableCursor]:
         """Every durable subscription of a partition, by its name."""
         stored = await self._store.of_topic(topic, partition)
-        cursors = self._open.setdefault((topic, partition), {})
         for subscription, found in stored.items():
-            if subscription not in cursors:
-                name = CursorName(subscription, topic, partition)
-                cursors[subscription] = DurableCursor(name, found)
-        return dict(cursors)
+            if subscription not in self._open.get((topic, partition), {}):
+                self._opened(DurableCursor(CursorName(subscription, topic, partition), found))
+        cursors = dict(self._open.get((topic, partition), {}))
+        for cursor in cursors.values():
+            if cursor.stale:
+                await self._flushing.save(cursor)
+        return cursors
+
+    def _opened(self, cursor: DurableCursor) -> None:
+        cursor.fit(*self._bounds(cursor.name.topic, cursor.name.partition))
+        self._open.setdefault(cursor.name[1:], {})[cursor.name.subscription] = cursor
 
     async def create(self, name: CursorName, document: SubscriptionDocument, offset: int) -> DurableCursor:
         """A subscription that starts at `offset`, or where a Kafka group of its name has got to.
@@ -70,14 +87,12 @@ class Positions:
         for refusal in (await self._store.write_positions({name: start})).values():
             raise refusal
         made = DurableCursor(name, StoredSubscription(document, start, None, {}))
-        self._open.setdefault(name[1:], {})[name.subscription] = made
+        self._opened(made)
         return made
 
     async def delete(self, cursor: DurableCursor) -> None:
         """Unsubscribe: nothing of it is left, nor of the group's offset on the topic."""
-        cursor.is_deleted = True
-        self._flushing.forget(cursor)
-        await self._store.delete(cursor.name)
+        await self._flushing.delete(cursor)
         self._forget(cursor)
 
     async def set_properties(self, cursor: DurableCursor, properties: Mapping[str, str]) -> None:
@@ -115,7 +130,7 @@ class Positions:
         SubscriptionGone, GroupInUse.
         """
         try:
-            await self._flushing.sight(cursor)
+            await self._flushing.sight(cursor, self._bounds(cursor.name.topic, cursor.name.partition))
         except SubscriptionGone:
             self._forget(cursor)
             raise
@@ -125,8 +140,7 @@ class Positions:
     async def detached(self, cursor: DurableCursor) -> None:
         """The last consumer is gone: keep where it has got to, then let Kafka's clients have the group."""
         try:
-            if cursor.is_dirty:
-                await self._flushing.save(cursor)
+            await self._flushing.save(cursor)
         finally:
             self._let_go(cursor, min(1, cursor.attachments))
 

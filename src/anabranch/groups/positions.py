@@ -1,0 +1,57 @@
+"""Positions of subscriptions, which are the committed offsets of the groups of their names.
+
+A subscription commits for itself: it is no member, and its consumers are not the group's.  So it may not
+commit while members of the group read the same topic; each would move what the other goes by.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from anabranch.groups.effects import Effects, Token
+from anabranch.groups.records import CommittedOffset, OffsetKey, write_offset, write_offset_key
+from anabranch.groups.shard import GroupShard
+
+
+class Position(NamedTuple):
+    name: OffsetKey
+    offset: int
+    topic_id: UUID | None
+
+
+def has_readers(shard: GroupShard, group_id: str, topic: str) -> bool:
+    """Whether members of the group read the topic."""
+    group = shard.groups.get(group_id)
+    return group is not None and not group.is_empty and group.is_subscribed_to(topic)
+
+
+def commit_positions(shard: GroupShard, positions: Iterable[Position], token: Token, now_ms: int) -> Effects:
+    """Commit them; `refused` are the names of those whose group has members that read the topic."""
+    effects = Effects()
+    refused = []
+    for name, offset, topic_id in positions:
+        if has_readers(shard, name.group_id, name.topic):
+            refused.append(name)
+        else:
+            value = CommittedOffset(offset, -1, "", now_ms, -1, topic_id)
+            effects.write(write_offset_key(name), write_offset(value))
+    effects.reply(token, {"refused": refused})
+    return effects
+
+
+def delete_position(shard: GroupShard, name: OffsetKey, token: Token) -> Effects:
+    """The subscription is deleted.  Its group goes too if that was all it had."""
+    effects = Effects()
+    others = [1 for topic, index, _ in shard.offsets.committed(name.group_id) if (topic, index) != name[1:]]
+    if shard.offsets.find(name) is not None:
+        effects.write(write_offset_key(name), None)
+    group = shard.groups.get(name.group_id)
+    if (
+        group is not None
+        and group.is_empty
+        and not others
+        and not shard.offsets.has_open_transaction(group.group_id)
+    ):
+        effects.records += group.tombstones()
+    effects.reply(token, {})
+    return effects

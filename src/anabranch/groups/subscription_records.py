@@ -1,0 +1,99 @@
+"""What `__subscription_state` is written in.
+
+    key     int16 kind, then                       value   int16 version 0, then
+    0       group, topic, partition                a subscription's document, as whoever writes it spells it
+    1       group, topic, partition, int64 chunk   the bitmap of what is acknowledged in the chunk
+    2       group, topic, partition                int64 floor: a position that was committed before
+    3       topic, partition                       topic id, a snapshot of the partition's producers
+
+Names and numbers as in `__consumer_offsets`.  A kind that is not known is somebody's of a later version.
+"""
+
+import struct
+from typing import NamedTuple
+from uuid import UUID
+
+from anabranch.base.errors import Corrupt
+from anabranch.groups.fields import INT16, INT32, INT64, string
+
+DOCUMENT, CHUNK, FLOOR, SNAPSHOT = range(4)
+
+_VERSION = INT16.pack(0)
+_HEAD = INT16.size
+_ID_BYTES = 16
+
+
+class StateKey(NamedTuple):
+    """`group_id` is empty for a snapshot, `chunk` -1 for what is not of one."""
+
+    kind: int
+    group_id: str
+    topic: str
+    partition: int
+    chunk: int = -1
+
+
+def write_key(key: StateKey) -> bytes:
+    parts = [INT16.pack(key.kind)]
+    if key.kind != SNAPSHOT:
+        parts.append(string(key.group_id))
+    parts += (string(key.topic), INT32.pack(key.partition))
+    if key.kind == CHUNK:
+        parts.append(INT64.pack(key.chunk))
+    return b"".join(parts)
+
+
+def read_key(data: bytes) -> StateKey | None:
+    """None if the kind is not known.  Corrupt if it is, and the rest is not what it should be."""
+    try:
+        kind = INT16.unpack_from(data)[0]
+        if not DOCUMENT <= kind <= SNAPSHOT:
+            return None
+        group_id, at = ("", _HEAD) if kind == SNAPSHOT else _text(data, _HEAD)
+        topic, at = _text(data, at)
+        partition = INT32.unpack_from(data, at)[0]
+        chunk = INT64.unpack_from(data, at + INT32.size)[0] if kind == CHUNK else -1
+    except (struct.error, UnicodeDecodeError) as error:
+        raise Corrupt("the key of a subscription's state is cut short or no text") from error
+    return StateKey(kind, group_id, topic, partition, chunk)
+
+
+def write_value(data: bytes) -> bytes:
+    return _VERSION + data
+
+
+def read_value(data: bytes) -> bytes:
+    if data[:_HEAD] != _VERSION:
+        raise Corrupt("a subscription's state is written at a version that is not known here")
+    return data[_HEAD:]
+
+
+def write_floor(offset: int) -> bytes:
+    return _VERSION + INT64.pack(offset)
+
+
+def read_floor(data: bytes) -> int:
+    value = read_value(data)
+    if len(value) != INT64.size:
+        raise Corrupt(f"a floor of {len(value)} bytes")
+    offset: int = INT64.unpack(value)[0]
+    return offset
+
+
+def write_snapshot(topic_id: UUID, data: bytes) -> bytes:
+    return _VERSION + topic_id.bytes + data
+
+
+def read_snapshot(data: bytes) -> tuple[UUID, bytes]:
+    value = read_value(data)
+    if len(value) < _ID_BYTES:
+        raise Corrupt("a snapshot without the id of its topic")
+    return UUID(bytes=value[:_ID_BYTES]), value[_ID_BYTES:]
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    size = INT16.unpack_from(data, at)[0]
+    end = at + INT16.size + size
+    if size < 0 or end > len(data):
+        raise Corrupt("a name in the key of a subscription's state is null or cut short")
+    return str(data[at + INT16.size : end], "utf-8"), end

@@ -1,0 +1,190 @@
+"""The durable subscriptions of one partition of `__subscription_state`, and what is decided over them.
+
+Documents and bitmaps are bytes here; `subscriptions` knows what they mean.  Every record replaces one
+thing, so replaying is replacing.  What has no document is left of a subscription that is deleted, or of one
+whose creation was cut off: it is nobody's, and goes when one of that name is made.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from anabranch.groups.effects import Effects, Token
+from anabranch.groups.records import OffsetKey
+from anabranch.groups.subscription_records import (
+    CHUNK,
+    DOCUMENT,
+    FLOOR,
+    SNAPSHOT,
+    StateKey,
+    read_floor,
+    read_key,
+    read_snapshot,
+    read_value,
+    write_floor,
+    write_key,
+    write_snapshot,
+    write_value,
+)
+
+TopicPartition = tuple[str, int]
+
+
+class SubscriptionState:
+    """What is kept of one subscription, its committed offset apart."""
+
+    __slots__ = ("chunks", "document", "floor")
+
+    def __init__(self) -> None:
+        self.document: bytes | None = None
+        self.floor: int | None = None
+        self.chunks: dict[int, bytes] = {}
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.document is None and self.floor is None and not self.chunks
+
+
+class StateChanges(NamedTuple):
+    """Chunks of one subscription to write and to drop, and its floor if it changes."""
+
+    name: OffsetKey
+    put: Mapping[int, bytes]
+    drop: Sequence[int]
+    floor: int | None
+
+
+class SubscriptionShard:
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._states: dict[TopicPartition, dict[str, SubscriptionState]] = {}
+        self._snapshots: dict[TopicPartition, tuple[UUID, bytes]] = {}
+
+    # --- state
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        read = read_key(key)
+        if read is None:
+            return
+        place = (read.topic, read.partition)
+        if read.kind == SNAPSHOT:
+            if value is None:
+                self._snapshots.pop(place, None)
+            else:
+                self._snapshots[place] = read_snapshot(value)
+            return
+        states = self._states.setdefault(place, {})
+        state = states.setdefault(read.group_id, SubscriptionState())
+        if read.kind == DOCUMENT:
+            state.document = None if value is None else read_value(value)
+        elif read.kind == FLOOR:
+            state.floor = None if value is None else read_floor(value)
+        elif value is None:
+            state.chunks.pop(read.chunk, None)
+        else:
+            state.chunks[read.chunk] = read_value(value)
+        if value is None and state.is_nothing:
+            del states[read.group_id]
+            if not states:
+                del self._states[place]
+
+    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """Nobody's: what is kept here is in no transaction."""
+
+    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
+        """Nobody's either."""
+
+    def loaded(self, now_ms: int) -> Effects:
+        return Effects()
+
+    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
+        return Effects()
+
+    # --- decisions
+
+    def write_document(self, token: Token, name: OffsetKey, document: bytes, *, new: bool) -> Effects:
+        effects = Effects()
+        if new:
+            self._drop_all(effects, name)
+        effects.write(_key(DOCUMENT, name), write_value(document))
+        effects.reply(token, {})
+        return effects
+
+    def write_chunks(self, token: Token, changes: Iterable[StateChanges]) -> Effects:
+        effects = Effects()
+        for change in changes:
+            for chunk in change.drop:
+                effects.write(_key(CHUNK, change.name, chunk), None)
+            for chunk, bitmap in change.put.items():
+                effects.write(_key(CHUNK, change.name, chunk), write_value(bitmap))
+            if change.floor is not None:
+                effects.write(_key(FLOOR, change.name), write_floor(change.floor))
+        effects.reply(token, {})
+        return effects
+
+    def delete(self, token: Token, name: OffsetKey) -> Effects:
+        effects = Effects()
+        self._drop_all(effects, name)
+        effects.reply(token, {})
+        return effects
+
+    def write_snapshot(
+        self, token: Token, place: TopicPartition, topic_id: UUID, snapshot: bytes | None
+    ) -> Effects:
+        effects = Effects()
+        value = None if snapshot is None else write_snapshot(topic_id, snapshot)
+        if value is not None or place in self._snapshots:
+            effects.write(write_key(StateKey(SNAPSHOT, "", *place)), value)
+        effects.reply(token, {})
+        return effects
+
+    def forget_topics(self, topics: Iterable[str]) -> Effects:
+        """The topics are deleted, and with them everything that was kept for them."""
+        effects = Effects()
+        gone = set(topics)
+        for (topic, partition), states in self._states.items():
+            if topic in gone:
+                for group_id in states:
+                    self._drop_all(effects, OffsetKey(group_id, topic, partition))
+        for place in self._snapshots:
+            if place[0] in gone:
+                effects.write(write_key(StateKey(SNAPSHOT, "", *place)), None)
+        return effects
+
+    # --- looking
+
+    def of_topic(self, topic: str, partition: int) -> Iterator[tuple[str, SubscriptionState]]:
+        """The subscriptions of a partition that have a document."""
+        for group_id, state in self._states.get((topic, partition), {}).items():
+            if state.document is not None:
+                yield group_id, state
+
+    def topics_of(self, group_id: str) -> Iterator[TopicPartition]:
+        """What a subscription of that name is on."""
+        return (place for place in self._states if self.has(OffsetKey(group_id, *place)))
+
+    def has(self, name: OffsetKey) -> bool:
+        state = self._states.get((name.topic, name.partition), {}).get(name.group_id)
+        return state is not None and state.document is not None
+
+    def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
+        """The snapshot of a partition, if it is of this topic and not of one that had its name before."""
+        found = self._snapshots.get(place)
+        return found[1] if found is not None and found[0] == topic_id else None
+
+    # --- how it is done
+
+    def _drop_all(self, effects: Effects, name: OffsetKey) -> None:
+        state = self._states.get((name.topic, name.partition), {}).get(name.group_id)
+        if state is None:
+            return
+        for chunk in state.chunks:
+            effects.write(_key(CHUNK, name, chunk), None)
+        if state.floor is not None:
+            effects.write(_key(FLOOR, name), None)
+        if state.document is not None:
+            effects.write(_key(DOCUMENT, name), None)
+
+
+def _key(kind: int, name: OffsetKey, chunk: int = -1) -> bytes:
+    return write_key(StateKey(kind, name.group_id, name.topic, name.partition, chunk))

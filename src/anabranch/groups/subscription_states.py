@@ -1,0 +1,205 @@
+"""The coordinator of durable subscriptions: which shard one belongs to, and the way to it.
+
+`__subscription_state` is partitioned like `__consumer_offsets` and by the same hash of the same name, so
+that the broker that keeps a group's offsets keeps the rest of the subscription too.  Snapshots of producers
+go by their partition.  The topic is made when it is first needed.
+
+A topic's subscriptions are spread over all shards, so all that were ever written to are read before the
+first question about a topic is answered.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from uuid import UUID
+
+from anabranch.base.clock import Clock
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists, TooLarge
+from anabranch.groups.coordinator import partition_for
+from anabranch.groups.effects import Answer
+from anabranch.groups.parts import Topics
+from anabranch.groups.records import OffsetKey
+from anabranch.groups.runtime import Decide, Runtime
+from anabranch.groups.subscription_shard import (
+    StateChanges,
+    SubscriptionShard,
+    SubscriptionState,
+    TopicPartition,
+)
+from anabranch.partition.partition import Partition
+
+SUBSCRIPTION_TOPIC = "__subscription_state"
+
+log = logging.getLogger(__name__)
+
+_BATCH_BYTES = 256 << 10
+_MOST_BYTES = 768 << 10  # below the largest message that a topic takes unless told otherwise
+_RECORD_BYTES = 100  # a key and what stands around it, roughly
+
+
+class SubscriptionStates:
+    def __init__(
+        self,
+        clock: Clock,
+        topics: Topics,
+        partition: Callable[[int], Partition],
+        is_stored: Callable[[int], bool],
+        create_topic: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
+        self._topics = topics
+        self._is_stored = is_stored
+        self._create_topic = create_topic
+        self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partition)
+        self._is_loaded = False
+        self._forgetting: set[asyncio.Task[None]] = set()
+
+    # --- as the node lives
+
+    async def load(self) -> None:
+        """Read every shard that has something to read."""
+        if self._is_loaded:
+            return
+        for index in self._in_use():
+            await self._runtime.load(index)
+        self._is_loaded = True
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Forget what was kept for topics that are no more."""
+        gone = [name for name in names if name != SUBSCRIPTION_TOPIC]
+        if gone and self._in_use():
+            task = asyncio.ensure_future(self._forget(gone))
+            self._forgetting.add(task)
+            task.add_done_callback(self._forgetting.discard)
+
+    async def _forget(self, topics: list[str]) -> None:
+        for index in self._in_use():
+            try:
+                await self._runtime.load(index)
+                self._runtime.tell(index, lambda shard, now_ms: shard.forget_topics(topics))
+            except AnabranchError as error:
+                log.warning("subscriptions of deleted topics stay in partition %d: %s", index, error)
+
+    def close(self) -> None:
+        for task in self._forgetting:
+            task.cancel()
+        self._runtime.close()
+
+    # --- writing
+
+    async def write_document(self, name: OffsetKey, document: bytes, *, new: bool) -> None:
+        _check_size(document, f"the properties of subscription {name.group_id!r}")
+        await self._submit(
+            name.group_id,
+            lambda shard, token, now_ms: shard.write_document(token, name, document, new=new),
+        )
+
+    async def write_chunks(self, changes: Sequence[StateChanges]) -> None:
+        """Those of one shard; in as many batches as it takes, between which others have their turn."""
+        for i, batch in enumerate(_batches(changes)):
+            if i:
+                await asyncio.sleep(0)
+            await self._submit(
+                batch[0].name.group_id,
+                lambda shard, token, now_ms, batch=batch: shard.write_chunks(token, batch),  # type: ignore[misc]
+            )
+
+    async def delete(self, name: OffsetKey) -> None:
+        await self._submit(name.group_id, lambda shard, token, now_ms: shard.delete(token, name))
+
+    async def write_snapshot(self, place: TopicPartition, topic_id: UUID, snapshot: bytes | None) -> None:
+        _check_size(snapshot or b"", f"the snapshot of {place[0]}-{place[1]}")
+        await self._submit(
+            _name_of(place),
+            lambda shard, token, now_ms: shard.write_snapshot(token, place, topic_id, snapshot),
+        )
+
+    async def _submit(self, key: str, decide: Decide[SubscriptionShard]) -> Answer:
+        await self._ensure_topic()
+        return await self._runtime.submit(self.shard_of(key), decide)
+
+    async def _ensure_topic(self) -> None:
+        if self._topics.by_name(SUBSCRIPTION_TOPIC) is None:
+            try:
+                await self._create_topic()
+            except Exists:
+                pass  # somebody else was first
+            except AnabranchError as error:
+                raise CoordinatorNotAvailable(f"{SUBSCRIPTION_TOPIC} could not be made: {error}") from error
+
+    # --- looking
+
+    def shard_of(self, key: str) -> int:
+        """0 while there is no topic, and thus nothing in any shard."""
+        topic = self._topics.by_name(SUBSCRIPTION_TOPIC)
+        return 0 if topic is None else partition_for(key, topic.num_partitions)
+
+    async def of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
+        await self.load()
+        return self.known_of_topic(topic, partition)
+
+    def known_of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
+        """The subscriptions of a partition.  CoordinatorNotAvailable before everything is read."""
+        self._check_loaded()
+        return {
+            group_id: state
+            for shard in self._runtime.shards()
+            for group_id, state in shard.of_topic(topic, partition)
+        }
+
+    def places_of(self, group_id: str) -> Iterator[TopicPartition]:
+        """The partitions that a subscription is on.  CoordinatorNotAvailable before everything is read."""
+        self._check_loaded()
+        index = self.shard_of(group_id)
+        return self._runtime.read(index).topics_of(group_id) if self._runtime.is_served(index) else iter(())
+
+    def has(self, name: OffsetKey) -> bool:
+        """Whether there is such a subscription.  CoordinatorNotAvailable before everything is read."""
+        self._check_loaded()
+        index = self.shard_of(name.group_id)
+        return self._runtime.is_served(index) and self._runtime.read(index).has(name)
+
+    async def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
+        await self.load()
+        index = self.shard_of(_name_of(place))
+        if not self._runtime.is_served(index):
+            return None
+        return (await self._runtime.load(index)).snapshot_of(place, topic_id)
+
+    def _check_loaded(self) -> None:
+        if not self._is_loaded:
+            raise CoordinatorNotAvailable("subscriptions are still being read")
+
+    def _in_use(self) -> list[int]:
+        topic = self._topics.by_name(SUBSCRIPTION_TOPIC)
+        partitions = range(0 if topic is None else topic.num_partitions)
+        return [index for index in partitions if self._runtime.is_served(index) or self._is_stored(index)]
+
+
+def _name_of(place: TopicPartition) -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+def _check_size(data: bytes, what: str) -> None:
+    if len(data) > _MOST_BYTES:
+        raise TooLarge(f"{what} take {len(data)} bytes, {_MOST_BYTES} are the most")
+
+
+def _batches(changes: Sequence[StateChanges]) -> Iterator[list[StateChanges]]:
+    """The same changes, in lists that fit a batch each; drops before puts, the floor with the first."""
+    batch: list[StateChanges] = []
+    room = _BATCH_BYTES
+    for change in changes:
+        put: dict[int, bytes] = {}
+        drop = change.drop
+        floor = change.floor
+        room -= _RECORD_BYTES * (len(drop) + 1)
+        for chunk, bitmap in change.put.items():
+            if room < len(bitmap) + _RECORD_BYTES:
+                yield [*batch, StateChanges(change.name, put, drop, floor)]
+                batch, put, drop, floor, room = [], {}, (), None, _BATCH_BYTES
+            put[chunk] = bitmap
+            room -= len(bitmap) + _RECORD_BYTES
+        batch.append(StateChanges(change.name, put, drop, floor))
+    if batch:
+        yield batch
