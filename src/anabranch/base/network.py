@@ -14,8 +14,7 @@ as references: a `FileRange` is not read until the socket has room, so a client 
 its answers costs their headers, not their records.
 
 File ranges go out by `sendfile`.  A page that is not in the cache would block the whole loop there,
-so the last byte of a range is first asked for with RWF_NOWAIT (1 µs); when the kernel says it
-would wait, a thread reads the range once and the send goes on after that.
+so a range that is not there is first read by a thread (`page_cache`) and the send goes on after that.
 """
 
 import asyncio
@@ -27,6 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from anabranch.base.disk import Buffer, File
+from anabranch.base.page_cache import is_cached, read_through
 
 log = logging.getLogger(__name__)
 
@@ -204,9 +204,9 @@ class TcpLink(asyncio.BufferedProtocol):
                 head = self._queue[0]
                 if type(head) is FileRange:
                     # Once is enough: there are file systems that always say they would wait.
-                    if not self._warmed and not _is_cached(head):
+                    if not self._warmed and not is_cached(head):
                         self._block()
-                        self._loop.run_in_executor(None, _read_through, head).add_done_callback(self._read)
+                        self._loop.run_in_executor(None, read_through, head).add_done_callback(self._read)
                         return
                     self._send_range(head)
                 else:
@@ -314,34 +314,6 @@ def _as_buffers(chunks: Sequence[Chunk]) -> list[Buffer] | None:
             return None
         buffers.append(buffer)
     return buffers
-
-
-def _is_cached(part: FileRange) -> bool:
-    """Whether the end of `part` can be read without waiting for the disk."""
-    try:
-        os.preadv(
-            part.file.fileno(), [bytearray(1)], part.position + part.size - 1, getattr(os, "RWF_NOWAIT", 0)
-        )
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # the file system does not know RWF_NOWAIT
-    return True
-
-
-def _read_through(part: FileRange) -> None:
-    """Bring `part` into the page cache.  Runs in a thread, on a descriptor of its own."""
-    fd = os.open(part.file.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        scratch = bytearray(1 << 18)
-        at, end = part.position, part.position + part.size
-        while at < end:
-            got = os.preadv(fd, [memoryview(scratch)[: end - at]], at)
-            if not got:
-                return
-            at += got
-    finally:
-        os.close(fd)
 
 
 class _TcpListener:

@@ -5,14 +5,16 @@ A read that has to wait for the disk would hold up the whole loop.  The kernel c
 """
 
 import os
+from typing import TYPE_CHECKING
 
-from anabranch.base.network import FileRange
+if TYPE_CHECKING:
+    from anabranch.base.network import FileRange
 
 _PIECE_BYTES = 1 << 18
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
-def is_cached(part: FileRange) -> bool:
+def is_cached(part: "FileRange") -> bool:
     """Whether the end of `part` can be read without waiting for the disk."""
     try:
         os.preadv(part.file.fileno(), [bytearray(1)], part.position + part.size - 1, _NOWAIT)
@@ -23,7 +25,7 @@ def is_cached(part: FileRange) -> bool:
     return True
 
 
-def read_through(part: FileRange) -> None:
+def read_through(part: "FileRange") -> None:
     """Bring `part` into the page cache.  Runs in a thread, on a descriptor of its own."""
     fd = os.open(part.file.path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -35,7 +35,7 @@ from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
 from anabranch.partition.watermark import HighWatermark
-from anabranch.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, read_header
+from anabranch.records.batch import CODEC_MASK, LOG_APPEND_TIME, PULSAR_ENTRY, BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
 from anabranch.records.entry_batches import NewEntry
 from anabranch.records.record import iter_records, payload_of
@@ -325,7 +325,7 @@ def _first_record(
     header: BatchHeader, batch: bytes, timestamp_ms: int, from_offset: int, limit_bytes: int
 ) -> tuple[int, int] | None:
     """The timestamp and offset of the first record at or after `timestamp_ms` and `from_offset`."""
-    if header.attributes & LOG_APPEND_TIME:
+    if header.attributes & (LOG_APPEND_TIME | PULSAR_ENTRY):  # all of its messages have one time
         return header.max_timestamp, max(header.base_offset, from_offset)
     try:
         for record in iter_records(header, payload_of(header, batch, limit_bytes)):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from anabranch.base import network
+from anabranch.base import network, page_cache
 from anabranch.base.disk import DirectDisk, File
 from anabranch.base.network import FileRange, Link, SocketOptions, TcpNetwork
 
@@ -218,7 +218,7 @@ def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
         asked.append(part.position)
         return False
 
-    monkeypatch.setattr(network, "_is_cached", never_cached)
+    monkeypatch.setattr(network, "is_cached", never_cached)
     monkeypatch.setattr(network, "_NOWAIT", None)  # small ranges have no way of their own then
 
     async def scenario() -> None:
@@ -236,8 +236,8 @@ def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
 
 def test_whether_a_range_is_cached(file: File) -> None:
     file.pread(len(PATTERN), 0)
-    assert network._is_cached(FileRange(file, 0, len(PATTERN)))
-    network._read_through(FileRange(file, 10, len(PATTERN) + 1000))
+    assert page_cache.is_cached(FileRange(file, 0, len(PATTERN)))
+    page_cache.read_through(FileRange(file, 10, len(PATTERN) + 1000))
     file.close()
 
 
@@ -249,7 +249,7 @@ def test_a_file_system_that_cannot_say_is_taken_for_cached(
         raise OSError(answer, os.strerror(answer))
 
     monkeypatch.setattr(os, "preadv", preadv)
-    assert network._is_cached(FileRange(file, 0, 1))
+    assert page_cache.is_cached(FileRange(file, 0, 1))
     file.close()
 
 
@@ -362,7 +362,7 @@ def test_a_peer_that_leaves_in_the_middle(run: Run, file: File) -> None:
 def test_a_peer_that_leaves_while_a_range_is_read(
     run: Run, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "_is_cached", lambda part: False)
+    monkeypatch.setattr(network, "is_cached", lambda part: False)
 
     async def scenario() -> None:
         async with connected() as (peer, _client):
@@ -388,7 +388,7 @@ def cut(file: File) -> None:
 def test_a_range_that_is_gone_closes_the_link(
     run: Run, file: File, harm: Callable[[File], None], cold: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "_is_cached", lambda part: not cold)
+    monkeypatch.setattr(network, "is_cached", lambda part: not cold)
 
     async def scenario() -> None:
         async with connected() as (peer, client):
