@@ -22,19 +22,27 @@ from anabranch.base.network import TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
-from anabranch.cluster.image import BrokerImage, ClusterImage
+from anabranch.cluster.image import BrokerImage, ClusterImage, topic_changes
+from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
+from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
-from anabranch.partition.folders import DataFolderLock
+from anabranch.partition.folders import DataFolderLock, partition_folder
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.upkeep import Upkeep
 from anabranch.server.config import BrokerConfig, DynamicConfig
+from anabranch.server.config_pulsar import NO_PORT
 from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.kafka.registry import load_apis
 from anabranch.server.listener import KafkaListener
 from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.pulsar.listener import PulsarListener
+from anabranch.server.pulsar.registry import load_commands
+from anabranch.server.pulsar.services import PulsarServices
 from anabranch.server.services import Services
 from anabranch.server.telemetry import Telemetry
+from anabranch.topics.registry import Topics
+from anabranch.topics.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +53,7 @@ class Node:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
+        self._pulsar: PulsarListener | None = None
         self.addresses: dict[str, str] = {}
         self.failed: asyncio.Future[None] | None = None
 
@@ -109,11 +118,14 @@ class Node:
             groups=self._groups,
             transactions=self._transactions,
         )
+        topics = self._open_topics(services, disk)
         await self._listen(services, shares.connections, undo)
+        await self._listen_for_pulsar(services, topics, shares.connections, undo)
         self._run(cluster.run())
         self._run(self._listener.sweep())
         self._run(self._upkeep.run())
         self._run(self._groups.load())
+        self._run(self._states.load())
         self._run(self._transactions.run())
 
     async def _listen(self, services: Services, connections: int, undo: AsyncExitStack) -> None:
@@ -128,6 +140,54 @@ class Node:
         await services.cluster.register_broker(BrokerImage(node.node_id, host, port, node.rack))
         self.addresses = {"kafka": f"{host}:{port}"}
 
+    def _open_topics(self, services: Services, disk: DirectDisk) -> PulsarTopics:
+        """What Pulsar clients attach to, on the same logs and coordinators."""
+        cluster, dynamic, clock, host = services.cluster, services.config, services.clock, self._host
+        told = self._config.pulsar
+        catalog = PulsarTopics(cluster, lambda: dynamic.current.policies, told.cluster_name)
+        self._states = subscription_states(cluster, host, clock, lambda: dynamic.current.groups)
+        self._positions, stored = positions(
+            cluster, host, services.groups, self._states, SubscribedGroups(self._states)
+        )
+        self._topics = Topics(
+            Surroundings(
+                clock,
+                disk,
+                catalog,
+                self._positions,
+                stored,
+                host.partition,
+                lambda topic, index: partition_folder(host.data, topic, index),
+                lambda: dynamic.current.policy_upkeep,
+                told.cluster_name,
+            )
+        )
+
+        def image_changed(old: ClusterImage, new: ClusterImage) -> None:
+            for before, after in topic_changes(old, new):
+                if before is not None and after is None:
+                    self._topics.deleted(before.name)
+            self._topics.rules_changed()
+
+        cluster.subscribe(image_changed)
+        return catalog
+
+    async def _listen_for_pulsar(
+        self, services: Services, catalog: PulsarTopics, connections: int, undo: AsyncExitStack
+    ) -> None:
+        told = self._config.pulsar
+        if told.broker_service_port == NO_PORT:
+            return
+        offered = PulsarServices(services.clock, services.config, services.cluster, catalog, self._topics)
+        listener = self._pulsar = PulsarListener(load_commands(), offered, connections)
+        bind = told.bind_address or self._config.sockets.bind.host
+        host, port = await listener.open(TcpNetwork(), bind, told.broker_service_port)
+        undo.push_async_callback(listener.close, 0)
+        host = told.advertised_address or self.addresses["kafka"].rpartition(":")[0]
+        self.addresses["pulsar"] = f"{host}:{port}"
+        offered.service_url = f"pulsar://{host}:{port}"
+        self._run(listener.sweep())
+
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Supervise a task for as long as the node lives: if it dies, so does the node."""
         task = asyncio.ensure_future(work)
@@ -141,12 +201,17 @@ class Node:
 
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
+        if self._pulsar is not None:
+            await self._pulsar.close(_GRACE_S)
         await self._listener.close(_GRACE_S)
+        await self._topics.stop()
+        await self._positions.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._transactions.close()
         self._groups.close()
+        self._states.close()
         await self._producer_ids.close()
         self._host.close(clean=await self._upkeep.stop())
         await self._store.close()

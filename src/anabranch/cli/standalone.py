@@ -57,6 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kafka-port", type=int, metavar="PORT", help="port (default: 9092; 0: any free one)"
     )
+    parser.add_argument(
+        "--pulsar-port", type=int, metavar="PORT", help="port (default: 6650; 0: any free one, -1: none)"
+    )
+    parser.add_argument(
+        "--http-port", type=int, metavar="PORT", help="port (default: 8080; 0: any free one, -1: none)"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, .properties or .toml")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeatable"
@@ -82,15 +88,26 @@ def _configuration(options: argparse.Namespace) -> BrokerConfig:
         overrides["log.dirs"] = options.data
     try:
         config = load(options.config, os.environ, overrides)
+        overrides |= _other_ports(options, config)
         if options.host is not None or options.kafka_port is not None:
             configured = config.sockets.bind
             host = configured.host if options.host is None else options.host
             port = configured.port if options.kafka_port is None else options.kafka_port
             overrides["listeners"] = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
-            config = load(options.config, os.environ, overrides)
+        config = load(options.config, os.environ, overrides)
     except InvalidConfig as error:
         raise Misuse(str(error), "docs/configuration.md lists the settings") from error
     return config
+
+
+def _other_ports(options: argparse.Namespace, config: BrokerConfig) -> dict[str, str]:
+    """Ports beside Kafka's: as told, or any free one where Kafka's is any and nobody says otherwise."""
+    told = {"brokerServicePort": options.pulsar_port, "webServicePort": options.http_port}
+    return {
+        name: str(0 if port is None else port)
+        for name, port in told.items()
+        if port is not None or (options.kafka_port == 0 and name not in config.layers.static)
+    }
 
 
 def _name_value(text: str) -> tuple[str, str]:
@@ -157,9 +174,10 @@ def _stop_on_signal() -> asyncio.Event:
 def _why_not(error: Exception, config: BrokerConfig) -> CommandError:
     listener = config.sockets.bind
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        port, flag = _taken(str(error), config)
         return CommandError(
-            f"{listener.host}:{listener.port} is taken by another process",
-            "stop that one, or choose another port: --kafka-port PORT (0: any free one)",
+            f"{listener.host}:{port} is taken by another process",
+            f"stop that one, or choose another port: {flag} PORT (0: any free one)",
         )
     if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
         return CommandError(f"this machine has no address {listener.host}", "choose another: --host ADDRESS")
@@ -168,13 +186,25 @@ def _why_not(error: Exception, config: BrokerConfig) -> CommandError:
     return CommandError(str(error))
 
 
+def _taken(complaint: str, config: BrokerConfig) -> tuple[int, str]:
+    """The port that a complaint of the event loop is about, and the flag that chooses it."""
+    flags = {
+        config.pulsar.broker_service_port: "--pulsar-port",
+        config.pulsar.web_service_port: "--http-port",
+    }
+    for port, flag in flags.items():
+        if f", {port})" in complaint or f", {port}," in complaint:
+            return port, flag
+    return config.sockets.bind.port, "--kafka-port"
+
+
 def _announce(ready_file: Path | None, addresses: Mapping[str, str], config: BrokerConfig) -> None:
     """Write the ready file in one step: whoever sees it sees all of it."""
     if ready_file is None:
         return
     ready = {
         "pid": os.getpid(),
-        "kafka": addresses["kafka"],
+        **addresses,
         "data": str(config.node.data_dir.absolute()),
         "version": __version__,
     }
@@ -190,10 +220,16 @@ def _retract(ready_file: Path | None) -> None:
 
 def _banner(addresses: Mapping[str, str], config: BrokerConfig, seconds: float) -> str:
     kafka = addresses["kafka"]
+    others = [
+        f"  {title:<6} {addresses[name]}"
+        for name, title in (("pulsar", "Pulsar"), ("http", "HTTP"))
+        if name in addresses
+    ]
     return "\n".join(
         [
             f"anabranch {__version__} serves after {seconds:.2f} s",
             f"  Kafka  {kafka}",
+            *others,
             f"  data   {config.node.data_dir.absolute()}",
             f"  try    echo hello | anabranch produce greetings --bootstrap {kafka}",
             f"         anabranch consume greetings --follow --bootstrap {kafka}",

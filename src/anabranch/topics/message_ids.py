@@ -1,7 +1,8 @@
 """Offsets of a partition as Pulsar's message ids: (ledger, entry), the entry's first offset."""
 
 from anabranch.partition.partition import Partition
-from anabranch.records.batch import BatchHeader
+from anabranch.records.batch import PULSAR_ENTRY, BatchHeader
+from anabranch.records.entries import as_entry, read_metadata
 from anabranch.topics.backlog import place_of
 
 
@@ -10,7 +11,20 @@ def last_message(partition: Partition) -> tuple[int, int, int]:
     header = _batch_before(partition, partition.last_stable)
     if header is None:
         return -1, -1, -1
-    return header.leader_epoch, header.base_offset, header.last_offset_delta
+    index = header.last_offset_delta
+    if not index and _is_single(partition, header.base_offset):
+        index = -1
+    return header.leader_epoch, header.base_offset, index
+
+
+def _is_single(partition: Partition, offset: int) -> bool:
+    """Whether the entry at `offset`, of one message, is that message and not a batch of it."""
+    found = place_of(partition, offset)
+    if found is None or not found[3].attributes & PULSAR_ENTRY:
+        return False
+    _, segment, position, header = found
+    entry = as_entry(header, memoryview(segment.file.pread(header.size_bytes, position)))
+    return not read_metadata(entry.payload).HasField("num_messages_in_batch")
 
 
 def entry_before(partition: Partition, offset: int) -> tuple[int, int]:

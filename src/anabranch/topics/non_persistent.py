@@ -28,7 +28,7 @@ from anabranch.topics.errors import (
 from anabranch.topics.live_subscription import LiveSubscription
 from anabranch.topics.producer import Joined, Producer
 from anabranch.topics.producers import Producers
-from anabranch.topics.publish import Published, Send
+from anabranch.topics.publish import METADATA_BYTES, Published, Send
 from anabranch.topics.settings import settings_of
 from anabranch.topics.subscribe_rate import SubscribeRates
 from anabranch.topics.subscribing import KIND_NAMES, Wanted
@@ -83,7 +83,7 @@ class NonPersistentTopic:
             return Published([], _NOWHERE, None, error, 0.0)
         entries: list[Entry] = []
         for send in sends:
-            if len(send.payload) > self.rules.max_message_bytes:
+            if len(send.payload) > self.rules.max_message_bytes + METADATA_BYTES:
                 error = TooLarge(f"the message is {len(send.payload)} bytes, the limit is below that")
                 break
             payload = memoryview(bytes(send.payload))  # its buffer is used again, consumers may be slow

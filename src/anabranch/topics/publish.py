@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from anabranch.base.errors import AnabranchError
 
+METADATA_BYTES = 10 * 1024
+"""What an entry may have beyond a message of the largest size; Pulsar's own figure."""
+
 DUPLICATE = -1
 """The offset of a message that was there before; its receipt says (-1, -1) as Pulsar's does."""
 

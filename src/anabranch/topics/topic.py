@@ -39,7 +39,7 @@ from anabranch.topics.errors import (
 from anabranch.topics.message_ids import entry_before, last_message
 from anabranch.topics.producer import Joined, Producer
 from anabranch.topics.producers import Producers
-from anabranch.topics.publish import Published, Send
+from anabranch.topics.publish import METADATA_BYTES, Published, Send
 from anabranch.topics.publishing import Publishing
 from anabranch.topics.subscribing import Subscriptions
 from anabranch.topics.subscribing import Wanted as Wanted
@@ -185,7 +185,7 @@ class Topic:
 
     def _follow_rules(self) -> None:
         rules, publishing = self.rules, self.publishing
-        publishing.max_message_bytes = rules.max_message_bytes
+        publishing.max_message_bytes = rules.max_message_bytes + METADATA_BYTES
         rate = rules.publish_rate
         publishing.limit = (
             RateLimit(self._around.clock, rate.messages or 0, rate.bytes or 0, rate.period_s)

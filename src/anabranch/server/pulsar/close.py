@@ -38,5 +38,5 @@ def close_consumer(request: pb.CloseConsumer, connection: PulsarConnection) -> L
 
 
 async def _detach(request_id: int, connection: PulsarConnection, attached: Attached) -> None:
-    await attached.topic.detach(attached.subscription, attached.consumer)
+    await attached.detach()
     connection.succeed(request_id)

@@ -8,7 +8,7 @@ client has taken everything.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.base.errors import Unavailable
 from anabranch.base.network import Chunk
@@ -18,7 +18,7 @@ from anabranch.server.pulsar.producers import FIRST_WITH_CLOSE, NO_REQUEST
 from anabranch.subscriptions.channel import Delivery
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.subscription import Subscription
-from anabranch.topics.topic import Topic
+from anabranch.topics.live_subscription import LiveSubscription
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.hot import message, message_head, partly_acked_message
 
@@ -43,14 +43,20 @@ class ConsumerChannel:
 
     def deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         chunks: list[Chunk] = []
+        epoch = consumer.epoch
         for entry, redeliveries, ack_set in deliveries:
             payload = entry.payload
-            if ack_set is None:
+            if ack_set is None and epoch < 0:
                 head = message(self._head, entry.ledger, entry.offset, redeliveries, len(payload))
             else:
-                place = entry.ledger, entry.offset
                 head = partly_acked_message(
-                    self._id, self._partition, place, redeliveries, ack_set, len(payload)
+                    self._id,
+                    self._partition,
+                    (entry.ledger, entry.offset),
+                    redeliveries,
+                    ack_set or (),
+                    len(payload),
+                    epoch,
                 )
             chunks.append(head)
             chunks.append(payload)
@@ -81,17 +87,27 @@ class ConsumerChannel:
 
 
 class Attached:
-    """A consumer that is open here."""
+    """A consumer that is open here.
+
+    `topic` is a `Topic` if `subscription` is a `Subscription`, and a `NonPersistentTopic` if it is live.
+    """
 
     __slots__ = ("channel", "consumer", "subscription", "topic")
 
     def __init__(
-        self, consumer: Consumer, channel: ConsumerChannel, subscription: Subscription, topic: Topic
+        self,
+        consumer: Consumer,
+        channel: ConsumerChannel,
+        subscription: Subscription | LiveSubscription,
+        topic: Any,
     ) -> None:
         self.consumer = consumer
         self.channel = channel
         self.subscription = subscription
         self.topic = topic
+
+    async def detach(self) -> None:
+        await self.topic.detach(self.subscription, self.consumer)
 
 
 class Consumers:
@@ -169,11 +185,11 @@ class Consumers:
             if isinstance(known, Opening):
                 known.abandon()
         for attached in self:
-            self._connection.spawn(attached.topic.detach(attached.subscription, attached.consumer))
+            self._connection.spawn(attached.detach())
             attached.channel.disconnect(attached.consumer)
 
     def gone(self) -> None:
         """The connection is closed."""
         for attached in self:
-            self._connection.spawn(attached.topic.detach(attached.subscription, attached.consumer))
+            self._connection.spawn(attached.detach())
         self._by_id.clear()

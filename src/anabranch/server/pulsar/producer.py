@@ -15,6 +15,7 @@ from anabranch.server.pulsar.properties import metadata_of
 from anabranch.server.pulsar.registry import Later, command
 from anabranch.server.pulsar.schema import take_schema
 from anabranch.server.pulsar.topic_access import open_topic, topic_name
+from anabranch.topics.errors import TopicClosed
 from anabranch.topics.producer import AccessMode, Joined, Producer
 from anabranch.wire.pulsar import commands_pb2 as pb
 
@@ -53,6 +54,7 @@ async def _join(request: pb.Producer, connection: PulsarConnection) -> None:
         epoch=request.epoch,
         topic_epoch=request.topic_epoch if request.HasField("topic_epoch") else None,
         is_named_by_client=bool(request.producer_name) and request.user_provided_producer_name,
+        is_encrypted=request.encrypted,
         metadata=metadata_of(request.metadata),
         address=connection.link.remote,
         client_version=connection.client_version,
@@ -64,6 +66,8 @@ async def _join(request: pb.Producer, connection: PulsarConnection) -> None:
     except BaseException:  # also when its client has gone or closed it meanwhile
         topic.remove_producer(made)
         raise
+    if made.is_closed:
+        raise TopicClosed(f"{topic.full_name} was closed meanwhile; look it up again")
     connection.producers.opened(request.producer_id, made, topic)
     _succeed(connection, request.request_id, made, joined, schema_version)
 

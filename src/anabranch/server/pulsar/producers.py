@@ -21,7 +21,7 @@ from anabranch.server.pulsar.errors import code_of, message_of
 from anabranch.server.pulsar.opening import Opening
 from anabranch.topics.producer import Producer
 from anabranch.topics.publish import DUPLICATE, Published, Send
-from anabranch.topics.topic import Topic
+from anabranch.topics.registry import AnyTopic
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.frames import write_frame
 from anabranch.wire.pulsar.hot import NO_HIGHEST_SEQUENCE, receipt_head, send_receipt, varint
@@ -39,7 +39,7 @@ class Attached:
 
     __slots__ = ("drained", "head", "id", "producer", "topic", "waiting")
 
-    def __init__(self, id: int, producer: Producer, topic: Topic) -> None:
+    def __init__(self, id: int, producer: Producer, topic: AnyTopic) -> None:
         self.id = id
         self.producer = producer
         self.topic = topic
@@ -85,7 +85,7 @@ class Producers:
         opening = self._by_id[id] = Opening(request_id)
         return opening
 
-    def opened(self, id: int, producer: Producer, topic: Topic) -> None:
+    def opened(self, id: int, producer: Producer, topic: AnyTopic) -> None:
         self._by_id[id] = Attached(id, producer, topic)
 
     def failed(self, id: int, opening: Opening) -> None:

@@ -19,4 +19,5 @@ def redeliver(request: pb.Redeliver, connection: PulsarConnection) -> None:
     offsets = None
     if request.message_ids and kind is not None and kind.is_individual:
         offsets = [id.entry_id for id in request.message_ids if id.entry_id < LATEST]
-    attached.subscription.redeliver(attached.consumer, offsets)
+    epoch = request.consumer_epoch if request.HasField("consumer_epoch") else -1
+    attached.subscription.redeliver(attached.consumer, offsets, epoch)

@@ -14,13 +14,13 @@ from anabranch.server.pulsar.errors import IncompatibleSchema
 from anabranch.server.pulsar.registry import command
 from anabranch.server.pulsar.services import PulsarServices
 from anabranch.server.pulsar.topic_access import topic_name
-from anabranch.topics.topic import Topic
+from anabranch.topics.registry import AnyTopic
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 _NO_VERSION = b""
 
 
-async def take_schema(services: PulsarServices, topic: Topic, schema: pb.Schema | None) -> bytes:
+async def take_schema(services: PulsarServices, topic: AnyTopic, schema: pb.Schema | None) -> bytes:
     """Check or add what a producer or consumer of `topic` brings; the version that messages then carry."""
     if schema is None or schema.type in _WITHOUT_SCHEMA:
         return _NO_VERSION
@@ -30,7 +30,7 @@ async def take_schema(services: PulsarServices, topic: Topic, schema: pb.Schema 
     )
 
 
-_WITHOUT_SCHEMA = (getattr(pb.Schema, "None"), pb.Schema.AutoConsume)
+_WITHOUT_SCHEMA = (pb.Schema.Bytes, pb.Schema.AutoConsume)
 
 
 def get_refused(request: Any, code: pb.ServerError, message: str) -> pb.BaseCommand:

@@ -15,7 +15,9 @@ from anabranch.server.pulsar.registry import Later, command
 from anabranch.server.pulsar.schema import take_schema
 from anabranch.server.pulsar.topic_access import open_topic, topic_name
 from anabranch.subscriptions.consumer import Consumer, HashRange, KeySharing
-from anabranch.topics.topic import Wanted
+from anabranch.topics.errors import TopicClosed
+from anabranch.topics.registry import AnyTopic
+from anabranch.topics.topic import Topic, Wanted
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 
@@ -58,9 +60,27 @@ async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
         client_version=connection.client_version,
         connected_since_ms=services.clock.now_ms(),
     )
-    subscription = await topic.attach(consumer, _wanted(request))
+    if request.HasField("consumer_epoch"):
+        consumer.epoch = request.consumer_epoch
+    try:
+        subscription = await topic.attach(consumer, _wanted(request))
+    except BaseException:  # also when its client has gone or closed it meanwhile
+        connection.spawn(_undo(topic, request.subscription, consumer))
+        raise
+    if not consumer.is_attached:
+        raise TopicClosed(f"{topic.full_name} was closed meanwhile; look it up again")
     connection.consumers.opened(request.consumer_id, Attached(consumer, channel, subscription, topic))
     connection.succeed(request.request_id)
+
+
+async def _undo(topic: AnyTopic, name: str, consumer: Consumer) -> None:
+    """Whatever of attaching has been done already."""
+    if isinstance(topic, Topic):
+        subscription = topic.subscriptions.find(name)
+        if subscription is not None:
+            await topic.detach(subscription, consumer)
+    elif name in topic.subscriptions:
+        await topic.detach(topic.subscriptions[name], consumer)
 
 
 def _wanted(request: pb.Subscribe) -> Wanted:

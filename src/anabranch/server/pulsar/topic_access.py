@@ -9,7 +9,7 @@ from anabranch.base.errors import Invalid, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.meta.rules import auto_creation_of
 from anabranch.server.pulsar.services import PulsarServices
-from anabranch.topics.topic import Topic
+from anabranch.topics.registry import AnyTopic
 
 NOT_PARTITIONED = 0
 
@@ -28,7 +28,7 @@ def check_namespace(services: PulsarServices, name: TopicName) -> None:
         raise Invalid(f"this broker serves no {name.domain} topics")
 
 
-async def open_topic(services: PulsarServices, name: TopicName, *, may_create: bool) -> Topic:
+async def open_topic(services: PulsarServices, name: TopicName, *, may_create: bool) -> AnyTopic:
     """The topic to attach to.  UnknownTopic if it is not there and may not be made."""
     check_namespace(services, name)
     catalog = services.catalog
@@ -42,7 +42,7 @@ async def open_topic(services: PulsarServices, name: TopicName, *, may_create: b
             raise UnknownTopic(
                 f"topic {found.name.pulsar} has {found.partition_count} partitions, this is none of them"
             )
-    return await services.topics.open(name.pulsar)
+    return await services.topics.open(name)
 
 
 async def partitions_of(services: PulsarServices, name: TopicName, *, may_create: bool) -> int:

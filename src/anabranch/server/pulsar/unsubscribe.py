@@ -12,6 +12,8 @@ def unsubscribe(request: pb.Unsubscribe, connection: PulsarConnection) -> Later:
 
 
 async def _unsubscribe(request: pb.Unsubscribe, connection: PulsarConnection, attached: Attached) -> None:
-    await attached.topic.unsubscribe(attached.subscription.name, force=request.force)
+    await attached.topic.unsubscribe(
+        attached.subscription.name, force=request.force, consumer=attached.consumer
+    )
     connection.consumers.take(request.consumer_id)
     connection.succeed(request.request_id)

@@ -3,7 +3,8 @@
     SEND_RECEIPT   08 07 | 3a n | 08 producer | 10 sequence | 1a n | 08 ledger | 10 entry | 20 highest
     MESSAGE        08 09 | 4a n | 08 consumer | 12 n | 08 ledger | 10 entry | 18 partition | 18 redeliveries
 
-Every length fits one byte but for a MESSAGE with an `ack_set`, which is rare and takes the ordinary way.
+Every length fits one byte but for a MESSAGE with an `ack_set`, which is rare and takes the ordinary way; so
+does one to a consumer that counts epochs, which Java's do.
 """
 
 import struct
@@ -82,8 +83,12 @@ def partly_acked_message(
     redeliveries: int,
     ack_set: Sequence[int],
     payload_bytes: int,
+    epoch: int = -1,
 ) -> bytes:
-    """As `message`, of an entry some of whose messages are acknowledged; `place` is ledger and entry."""
+    """As `message`, of an entry some of whose messages are acknowledged; `place` is ledger and entry.
+
+    `epoch` is the consumer's, if it counts any.
+    """
     command = BaseCommand(type=BaseCommand.MESSAGE)
     told = command.message
     told.consumer_id = consumer_id
@@ -92,5 +97,7 @@ def partly_acked_message(
     if redeliveries:
         told.redelivery_count = redeliveries
     told.ack_set.extend(ack_set)
+    if epoch >= 0:
+        told.consumer_epoch = epoch
     data = command.SerializeToString()
     return _SIZES.pack(len(data) + 4 + payload_bytes, len(data)) + data
