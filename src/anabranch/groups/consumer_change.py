@@ -174,7 +174,7 @@ class Change:
             self._write(tombstone(REGEX, self.group.group_id, regex))
 
     def _maybe_assign(self, subscribed: dict[str, TopicFacts]) -> None:
-        configured_ms = self._around.config().consumer_assignment_interval_ms
+        configured_ms = self._around.config_of(self.group.group_id).consumer_assignment_interval_ms
         interval_ms = assignment_interval_ms(configured_ms, len(self.members))
         due_ms = self.group.target_computed_ms + interval_ms
         timer = (NAME, ASSIGN, self.group.group_id)

@@ -1,6 +1,7 @@
 """What consumer groups (KIP-848) can be told: names, defaults and bounds are Kafka's.
 
 Two of them are upper limits here: a small group heartbeats and is assigned sooner, see `consumer_pace`.
+Those with `min` and `max` bound what single groups can be told (`group_options`), not the broker's own.
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,34 @@ class ConsumerConfig:
         "How often members are told to heartbeat, at least; members that wait for news, and those of small "
         "groups, are told to do so sooner.",
     )
+    consumer_min_session_timeout_ms: int = option(
+        "group.consumer.min.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        at_least(1),
+        "Least that a group may be told for consumer.session.timeout.ms.",
+    )
+    consumer_max_session_timeout_ms: int = option(
+        "group.consumer.max.session.timeout.ms",
+        Kind.INT,
+        60_000,
+        at_least(1),
+        "Most that a group may be told for consumer.session.timeout.ms.",
+    )
+    consumer_min_heartbeat_interval_ms: int = option(
+        "group.consumer.min.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        at_least(1),
+        "Least that a group may be told for consumer.heartbeat.interval.ms.",
+    )
+    consumer_max_heartbeat_interval_ms: int = option(
+        "group.consumer.max.heartbeat.interval.ms",
+        Kind.INT,
+        15_000,
+        at_least(1),
+        "Most that a group may be told for consumer.heartbeat.interval.ms.",
+    )
     consumer_max_size: int = option(
         "group.consumer.max.size", Kind.INT, INT_MAX, at_least(1), "Members a consumer group may have."
     )
@@ -55,4 +84,18 @@ class ConsumerConfig:
         "A group is assigned anew at most this often, so that many members that start together do not "
         "cause as many assignments; small groups are assigned sooner.",
         dynamic=True,
+    )
+    consumer_min_assignment_interval_ms: int = option(
+        "group.consumer.min.assignment.interval.ms",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Least that a group may be told for consumer.assignment.interval.ms.",
+    )
+    consumer_max_assignment_interval_ms: int = option(
+        "group.consumer.max.assignment.interval.ms",
+        Kind.INT,
+        15_000,
+        at_least(0),
+        "Most that a group may be told for consumer.assignment.interval.ms.",
     )

@@ -135,7 +135,7 @@ def _resolve(change: Change, member: Member) -> None:
 def _interval_ms(turn: Turn, change: Change, member: Member) -> int:
     """Soon, for a member that waits for somebody or for whom somebody waits."""
     waits = member.state is not MemberState.STABLE or change.target_epoch < change.epoch
-    configured_ms = turn.around.config().consumer_heartbeat_interval_ms
+    configured_ms = turn.around.config_of(turn.group.group_id).consumer_heartbeat_interval_ms
     return heartbeat_interval_ms(configured_ms, len(change.members), expects_news=waits)
 
 

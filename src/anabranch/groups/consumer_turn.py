@@ -32,7 +32,7 @@ class Turn(NamedTuple):
 
     def watch(self, member: Member) -> None:
         """Have the member's session end unless it is heard of again."""
-        timeout_ms = self.around.config().consumer_session_timeout_ms
+        timeout_ms = self.around.config_of(self.group.group_id).consumer_session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         self.effects.at(self.timer(SESSION, member.member_id), self.now_ms + timeout_ms)

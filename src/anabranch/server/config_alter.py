@@ -1,4 +1,4 @@
-"""Changing the configuration of what the cluster keeps: topics, brokers, subscriptions to client metrics.
+"""Changing the configuration of what the cluster keeps: topics, brokers, groups, client metrics.
 
 A change is a function from overrides to overrides.  It is tried on what this node knows, so that a refusal
 costs nothing; if it is to be made, the cluster applies it again to what is stored, with nobody in between,
@@ -9,6 +9,7 @@ from anabranch.base.errors import Invalid, UnknownTopic
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import ChangeOverrides, Cluster
 from anabranch.cluster.image import Overrides
+from anabranch.groups.group_options import check_group_options
 from anabranch.server.config import DynamicConfig
 from anabranch.server.config_client_metrics import ClientMetricsConfig
 from anabranch.server.config_resources import ResourceType
@@ -33,6 +34,8 @@ async def alter_resource(
             await _alter_broker(cluster, config, name, change, validate_only)
         case ResourceType.CLIENT_METRICS:
             await _alter_client_metrics(cluster, name, change, validate_only)
+        case ResourceType.GROUP:
+            await _alter_group(cluster, config, name, change, validate_only)
         case _:
             raise Invalid(f"Unknown resource type {resource_type}")
 
@@ -91,3 +94,19 @@ async def _alter_client_metrics(
     checked(cluster.image.client_metrics.get(name, {}))
     if not validate_only:
         await cluster.alter_client_metrics(name, checked)
+
+
+async def _alter_group(
+    cluster: Cluster, config: DynamicConfig, name: str, change: ChangeOverrides, validate_only: bool
+) -> None:
+    if not name:
+        raise Invalid("Default group resources are not allowed.")
+
+    def checked(current: Overrides) -> Overrides:
+        overrides = change(current)
+        check_group_options(overrides, config.current.groups)
+        return overrides
+
+    checked(cluster.image.group_configs.get(name, {}))
+    if not validate_only:
+        await cluster.alter_group_config(name, checked)

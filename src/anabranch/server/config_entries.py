@@ -18,6 +18,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from anabranch.base.config import Kind, Option, Source
+from anabranch.groups.group_options import GROUP_OPTIONS, option_of_broker
 from anabranch.log.config import SYNONYMS, TOPIC_OPTIONS, topic_value
 from anabranch.server.config import BROKER_OPTIONS, Layers, Overrides
 from anabranch.server.config_client_metrics import CLIENT_METRICS_OPTIONS
@@ -74,6 +75,11 @@ def client_metrics_entries(overrides: Overrides) -> list[Entry]:
     ]
 
 
+def group_entries(layers: Layers, overrides: Overrides) -> list[Entry]:
+    """Every option of a group with these overrides on a broker with these layers."""
+    return [_group_entry(GROUP_OPTIONS[name], layers, overrides) for name in sorted(GROUP_OPTIONS)]
+
+
 def logger_entries(levels: Mapping[str, str]) -> list[Entry]:
     return [
         Entry(name, level, Source.BROKER_LOGGER, False, False, (), Kind.UNKNOWN, "")
@@ -88,6 +94,14 @@ def _topic_entry(declared: Option, layers: Layers, overrides: Overrides, broker:
     if declared.name in overrides:
         synonyms = (SynonymEntry(declared.name, value, Source.TOPIC), *synonyms)
     return _entry(declared, value, synonyms, read_only=False)
+
+
+def _group_entry(declared: Option, layers: Layers, overrides: Overrides) -> Entry:
+    synonyms = _chain(layers, option_of_broker(declared.name))
+    if declared.name in overrides:
+        own = declared.dump(declared.parse(overrides[declared.name]))
+        synonyms = (SynonymEntry(declared.name, own, Source.GROUP), *synonyms)
+    return _entry(declared, synonyms[0].value, synonyms, read_only=False)
 
 
 def _broker_entry(name: str, text: str | None, synonyms: tuple[SynonymEntry, ...]) -> Entry:

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): the options of a topic, a broker, a broker's loggers, a client metrics subscription.
+"""DescribeConfigs (32): the options of a topic, a broker, its loggers, a group, client metrics.
 
 No keys, or null, asks for all; a key that is no option is left out of the answer.  A broker describes itself,
 and under the empty name what is set for all brokers.  An error is the resource's; the others are answered.
@@ -17,6 +17,7 @@ from anabranch.server.config_entries import (
     broker_entries,
     client_metrics_entries,
     default_broker_entries,
+    group_entries,
     logger_entries,
     topic_entries,
 )
@@ -77,6 +78,10 @@ def _entries(resource_type: int, name: str, services: Services) -> list[Entry]:
             if not name:
                 raise Invalid("Client metrics subscription name must not be empty")
             return client_metrics_entries(services.cluster.image.client_metrics.get(name, {}))
+        case ResourceType.GROUP:
+            if not name:
+                raise Invalid("Group name must not be empty")
+            return group_entries(layers, services.cluster.image.group_configs.get(name, {}))
         case _:
             raise Invalid(f"Unsupported resource type {resource_type} for resource {name}")
 

@@ -6,6 +6,7 @@ named twice is refused both times.  With `validate_only` everything is checked a
 
 from typing import Any
 
+from anabranch.groups.group_options import GROUP_OPTIONS
 from anabranch.log.config import TOPIC_OPTIONS
 from anabranch.server.config import BROKER_OPTIONS
 from anabranch.server.config_alter import alter_resource, this_broker
@@ -20,6 +21,7 @@ _OPTIONS = {
     ResourceType.TOPIC: TOPIC_OPTIONS,
     ResourceType.BROKER: BROKER_OPTIONS,
     ResourceType.CLIENT_METRICS: CLIENT_METRICS_OPTIONS,
+    ResourceType.GROUP: GROUP_OPTIONS,
 }
 
 

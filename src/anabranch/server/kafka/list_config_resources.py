@@ -2,7 +2,7 @@
 
 v0 was ListClientMetricsResources and knows nothing else.  v1 asks by type, and a type that does not exist is
 UNSUPPORTED_VERSION, because a later version may have it.  Topics and brokers are listed whether or not
-something is set for them; groups only if, and there are none yet.
+something is set for them; groups only if.
 """
 
 from typing import Any
@@ -36,5 +36,5 @@ def _names(image: ClusterImage) -> dict[int, list[str]]:
         ResourceType.BROKER: brokers,
         ResourceType.BROKER_LOGGER: brokers,
         ResourceType.CLIENT_METRICS: list(image.client_metrics),
-        ResourceType.GROUP: [],
+        ResourceType.GROUP: list(image.group_configs),
     }
