@@ -96,16 +96,18 @@ class Runtime(Generic[S]):
         """The answer to what `decide` decides over shard `index`."""
         served = self._start(index)
         if served.loading is not None:
-            served = await self._soon(index, served.loading)
+            await self._soon(index, served.loading)
+        return await self.submit_now(index, decide)
+
+    def submit_now(self, index: int, decide: Decide[S]) -> "asyncio.Future[Answer]":
+        """As `submit`, over a shard that is loaded; the answer may be there already."""
+        served = self._find(index)
         token: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._carry_out(served, decide(served.shard, token, self._clock.now_ms()))
-        if token.done():
-            return token.result()
-        served.waiting.add(token)
-        try:
-            return await token
-        finally:
-            served.waiting.discard(token)
+        if not token.done():
+            served.waiting.add(token)
+            token.add_done_callback(served.waiting.discard)
+        return token
 
     async def end_transaction(
         self, index: int, producer: Producer, coordinator_epoch: int, *, commit: bool, strict: bool = False

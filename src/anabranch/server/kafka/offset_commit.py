@@ -6,25 +6,35 @@
     v9     the member's epoch of the newer group protocol may stand for the generation
     v10    topics by id; one that is not known is UNKNOWN_TOPIC_ID
 
+A commit is as a rule decided and written at once, and then answered without a task of its own.
+
 What is not there cannot be committed: such topics and partitions are refused here, and stand first in
 the answer; the coordinator decides about the rest.
 """
 
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from anabranch.base.errors import AnabranchError, TooLarge
+from anabranch.base.errors import AnabranchError, CoordinatorLoading, CoordinatorNotAvailable, TooLarge
 from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
+from anabranch.groups.runtime import Decide
+from anabranch.groups.shard import GroupShard
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.group_topics import find_topic, has_partition
-from anabranch.server.kafka.registry import Answer, RequestContext, api
-from anabranch.wire.kafka.schema import ErrorCode
+from anabranch.server.kafka.registry import Answer, Reply, RequestContext, api
+from anabranch.wire.kafka.decoder import decode
+from anabranch.wire.kafka.encoder import encoder
+from anabranch.wire.kafka.schema import ErrorCode, answers_flexibly
+
+_KEY = 8
 
 
-@api(8, versions=(2, 10))
-async def offset_commit(request: Any, ctx: RequestContext) -> Answer:
+@api(_KEY, versions=(2, 10), raw=True)
+def offset_commit(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Coroutine[Any, Any, Reply]:
+    request = decode(_KEY, ctx.version, frame, at)
     refused, wanted, asked_as = split_commit(request.topics, ctx)
     if not wanted:
-        return {"topics": refused}
+        return _written({"topics": refused}, ctx.version)
     commit = Commit(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -34,15 +44,41 @@ async def offset_commit(request: Any, ctx: RequestContext) -> Answer:
         version=ctx.version,
         retention_ms=getattr(request, "retention_time", BROKERS_RETENTION),
     )
+
+    def answered(decided: Answer) -> Reply:
+        for topic, name in zip(decided["topics"], asked_as, strict=True):
+            topic["name"] = name
+        return _written({"topics": merged(refused, decided["topics"])}, ctx.version)
+
     try:
-        answer = await ctx.services.groups.submit(
-            request.group_id, lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
-        )
+        now = ctx.services.groups.submit_now(commit.group_id, _decision(commit))
+        if now.done():
+            return answered(now.result())
+        deciding: Awaitable[Answer] = now
+    except (CoordinatorLoading, CoordinatorNotAvailable):
+        deciding = ctx.services.groups.submit(commit.group_id, _decision(commit))
     except AnabranchError as error:
-        answer = {"topics": [failed(topic, _code_of(error)) for topic in wanted]}
-    for topic, name in zip(answer["topics"], asked_as, strict=True):
-        topic["name"] = name
-    return {"topics": merged(refused, answer["topics"])}
+        return answered(_failed(commit, error))
+    return _later(commit, deciding, answered)
+
+
+async def _later(commit: Commit, deciding: Awaitable[Answer], answered: Callable[[Answer], Reply]) -> Reply:
+    """The answer, once topic and shard are there or the commit is replicated."""
+    try:
+        decided = await deciding
+    except AnabranchError as error:
+        decided = _failed(commit, error)
+    return answered(decided)
+
+
+def _decision(commit: Commit) -> Decide[GroupShard]:
+    return lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
+
+
+def _written(answer: Answer, version: int) -> Reply:
+    body = bytearray(b"\0" if answers_flexibly(_KEY, version) else b"")
+    encoder(_KEY, version)(body, answer)
+    return (body,)
 
 
 def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[TopicCommit], list[str]]:
@@ -89,6 +125,10 @@ def failed(topic: TopicCommit, code: ErrorCode) -> Answer:
             {"partition_index": part.partition_index, "error_code": code} for part in topic.partitions
         ],
     }
+
+
+def _failed(commit: Commit, error: AnabranchError) -> Answer:
+    return {"topics": [failed(topic, _code_of(error)) for topic in commit.topics]}
 
 
 def _code_of(error: AnabranchError) -> ErrorCode:
