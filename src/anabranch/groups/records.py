@@ -93,14 +93,20 @@ def write_offset_key(key: OffsetKey) -> bytes:
 
 def read_offset_key(data: bytes) -> OffsetKey:
     try:
-        topic_at = 4 + INT16.unpack_from(data, 2)[0]
-        end = topic_at + 2 + INT16.unpack_from(data, topic_at)[0]
-        group_id, topic = str(data[4:topic_at], "utf-8"), str(data[topic_at + 2 : end], "utf-8")
-        if end <= topic_at + 1 or topic_at < 4:
-            raise Corrupt("a name in the key of an offset is null")
-        return OffsetKey(group_id, topic, INT32.unpack_from(data, end)[0])
-    except (struct.error, UnicodeDecodeError) as error:
-        raise Corrupt("the key of an offset is cut short or no text") from error
+        (partition,) = INT32.unpack_from(data, len(data) - INT32.size)
+    except struct.error as error:
+        raise Corrupt("the key of an offset is cut short") from error
+    return OffsetKey(*_names(data[: -INT32.size]), partition)
+
+
+@lru_cache(256)
+def _names(prefix: bytes) -> tuple[str, str]:
+    """Group and topic of a key without its partition; the keys of a commit, or of a log, repeat them."""
+    fields = Fields(prefix, INT16.size)
+    names = fields.string(), fields.string()
+    if offset_key_prefix(*names)[INT16.size :] != prefix[INT16.size :]:
+        raise Corrupt("the key of an offset has more than its fields")
+    return names
 
 
 def write_offset(value: CommittedOffset) -> bytes:

@@ -16,6 +16,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from functools import cache
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -55,6 +56,9 @@ class Cursor:
         return self.frame[at : at + size]
 
     def uvarint(self) -> int:
+        if self.at < len(self.frame) and (byte := self.frame[self.at]) < 0x80:  # as good as always
+            self.at += 1
+            return byte
         value = shift = 0
         while shift < 35:
             if self.at >= len(self.frame):
@@ -76,6 +80,7 @@ class Cursor:
 
 
 _Read = Callable[[Cursor], Any]
+_Step = tuple[str | tuple[str, ...], _Read]
 
 
 def decode(api_key: int, version: int, frame: memoryview, at: int) -> Any:
@@ -108,8 +113,9 @@ def skip_tags(cursor: Cursor) -> None:
         cursor.take(cursor.uvarint())
 
 
-def _number(code: str) -> _Read:
-    unpacker = struct.Struct(">" + code)
+def _numbers(codes: str) -> _Read:
+    """Reads numbers that follow one another, into a tuple."""
+    unpacker = struct.Struct(">" + codes)
     size = unpacker.size
 
     def read(cursor: Cursor) -> Any:
@@ -117,9 +123,14 @@ def _number(code: str) -> _Read:
         if at + size > len(cursor.frame):
             raise Corrupt("the frame ends inside a number")
         cursor.at = at + size
-        return unpacker.unpack_from(cursor.frame, at)[0]
+        return unpacker.unpack_from(cursor.frame, at)
 
     return read
+
+
+def _number(code: str) -> _Read:
+    read = _numbers(code)
+    return lambda cursor: read(cursor)[0]
 
 
 def _read_bool(cursor: Cursor) -> bool:
@@ -154,22 +165,25 @@ def _sized(length: _Read, *, text: bool, nullable: bool) -> _Read:
     return read
 
 
+_NUMBERS = {
+    "error_code": "h",
+    "float64": "d",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+}
 _FIXED: dict[str, _Read] = {
     "bool": _read_bool,
-    "error_code": _short,
-    "float64": _number("d"),
-    "int8": _number("b"),
-    "int16": _short,
-    "int32": _int,
-    "int64": _number("q"),
-    "uint8": _number("B"),
-    "uint16": _number("H"),
-    "uint32": _number("I"),
-    "uint64": _number("Q"),
-    "timedelta_i32": _int,
-    "timedelta_i64": _number("q"),
-    "datetime_i64": _number("q"),
     "uuid": _read_uuid,
+    **{kafka_type: _number(code) for kafka_type, code in _NUMBERS.items()},
 }
 
 
@@ -231,31 +245,53 @@ def _defaults(entity: Any) -> dict[str, Any]:
     return {field.name: _default(field) for field in fields(entity)}
 
 
+def _number_code(field: "Field[Any]") -> str:
+    """How `struct` calls the field's type, if it is one number; or nothing."""
+    return "" if classify_field(field).is_array else _NUMBERS.get(field.metadata.get("kafka_type", ""), "")
+
+
+def _in_steps(plain: "list[Field[Any]]", reader: "Callable[[Field[Any]], _Read]") -> list[_Step]:
+    """How the fields are read: numbers that follow one another at once, the others one by one."""
+    steps: list[_Step] = []
+    for code, run in groupby(plain, lambda field: bool(_number_code(field))):
+        each = list(run)
+        if code and len(each) > 1:
+            codes = "".join(map(_number_code, each))
+            steps.append((tuple(field.name for field in each), _numbers(codes)))
+        else:
+            steps.extend((field.name, reader(field)) for field in each)
+    return steps
+
+
 def _struct(entity: Any, newest: Any) -> _Read:
     flexible = bool(entity.__flexible__)
     by_name = {field.name: field for field in fields(newest)}
-    plain: list[tuple[str, _Read]] = []
-    tagged: dict[int, tuple[str, _Read]] = {}
-    for field in fields(entity):
-        read = _field_reader(field, by_name.get(field.name), flexible)
-        tag = get_field_tag(field)
-        if tag is None:
-            plain.append((field.name, read))
-        else:
-            tagged[int(tag)] = (field.name, read)
-    here = {name for name, _ in plain}
+    plain = [field for field in fields(entity) if get_field_tag(field) is None]
+    tagged = {
+        int(tag): (field.name, _field_reader(field, by_name.get(field.name), flexible))
+        for field in fields(entity)
+        if (tag := get_field_tag(field)) is not None
+    }
+    steps = _in_steps(plain, lambda field: _field_reader(field, by_name.get(field.name), flexible))
+    here = {field.name for field in plain}
     defaults = {name: value for name, value in _defaults(newest).items() if name not in here}
     defaults |= {name: value for name, value in _defaults(entity).items() if name not in here}
 
     def read_plain(cursor: Cursor) -> SimpleNamespace:
         out = SimpleNamespace(**defaults)
         values = out.__dict__
-        for name, read in plain:
-            values[name] = read(cursor)
+        for name, read in steps:
+            if type(name) is str:
+                values[name] = read(cursor)
+            else:
+                values.update(zip(name, read(cursor), strict=True))
         return out
 
     def read_flexible(cursor: Cursor) -> SimpleNamespace:
         out = read_plain(cursor)
+        if cursor.at < len(cursor.frame) and cursor.frame[cursor.at] == 0:  # as good as always
+            cursor.at += 1
+            return out
         for _ in range(cursor.spend(cursor.uvarint())):
             known = tagged.get(cursor.uvarint())
             size = cursor.uvarint()
