@@ -21,6 +21,7 @@ from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.image import BrokerImage, ClusterImage, topic_changes
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
+from tests.support.tenancy import make_namespace
 
 SEEDS = range(200 if os.environ.get("ANABRANCH_SOAK") else 12)
 STEPS = 80
@@ -44,6 +45,7 @@ class Twin:
             self.store, BrokerId(1), SystemClock(), self._chance, TopicDefaults(2, 1), lambda config: None
         )
         await self.cluster.register_broker(BrokerImage(BrokerId(1), "h", 1))
+        await make_namespace(self.cluster, "t/n")
         self.cluster.subscribe(self._image_changed)
 
     def _image_changed(self, old: ClusterImage, new: ClusterImage) -> None:

@@ -16,6 +16,6 @@ def equal_bundles(count: int) -> Bundles:
     """As many bundles of the same size.  Invalid if that is no number of bundles."""
     if not 1 <= count <= MAX_BUNDLES:
         raise Invalid(f"a namespace has 1 to {MAX_BUNDLES} bundles, not {count}")
-    step = _END // count
+    step = (_END + 1) // count
     boundaries = [f"0x{index * step:08x}" for index in range(count)]
     return Bundles([*boundaries, f"0x{_END:08x}"], count)

@@ -32,6 +32,7 @@ from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta import paths
 from anabranch.meta.documents import PartitionDocument, ProducerIdsDocument, encode
 from anabranch.meta.embedded import EmbeddedStore
+from tests.support.tenancy import make_namespace
 from tests.unit.meta.faulty_disk import FaultyDisk
 
 
@@ -99,6 +100,7 @@ async def test_everything_is_there_after_a_restart(journal: Path) -> None:
     store = EmbeddedStore.open(journal, DirectDisk(4))
     cluster = await join(store)
     await cluster.create_topic(new("orders", 4, config={"retention.ms": "5"}))
+    await make_namespace(cluster, "a/b")
     await cluster.create_topic(new("persistent://a/b/c"))
     await cluster.add_partitions(topic("orders"), 6)
     await cluster.replace_broker_config(BrokerId(1), {"x": "1"})
@@ -189,6 +191,7 @@ async def test_topics_that_cannot_be(
 
 async def test_names_collide_within_a_namespace_only(cluster: Cluster) -> None:
     await cluster.create_topic(new("a.b"))
+    await make_namespace(cluster, "public/other")
     await cluster.create_topic(new("persistent://public/other/a_b"))
     await cluster.delete_topic(topic("a.b"))
     await cluster.create_topic(new("a_b"))

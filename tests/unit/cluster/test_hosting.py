@@ -3,15 +3,20 @@
 import asyncio
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from anabranch.base.ids import TopicName
 from anabranch.cluster.topics import NewTopic
+from anabranch.meta.policies import RetentionPolicies, TopicPolicies
 from anabranch.node import Node
 from anabranch.server.config_file import load
+
+NO_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "brokerServicePort": "-1", "webServicePort": "-1"}
 
 
 async def test_a_topic_made_while_the_brokers_defaults_change(tmp_path: Path) -> None:
     """Both arrive in one image: the topic is hosted before the defaults are applied to all."""
-    node = Node(load(None, {}, {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))
+    node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}))
     await node.start()
     try:
         cluster, host = node._listener.services.cluster, node._listener.services.partitions
@@ -24,5 +29,37 @@ async def test_a_topic_made_while_the_brokers_defaults_change(tmp_path: Path) ->
             assert host.topic(name.kafka).config.retention_ms == 1000 + i
         assert node.failed is not None
         assert not node.failed.done()
+    finally:
+        await node.stop()
+
+
+async def test_retention_set_the_pulsar_way(tmp_path: Path) -> None:
+    """A namespace's or a topic's retention takes the place of the log's; without one the log has its own."""
+    node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}))
+    await node.start()
+    try:
+        cluster, host = node._listener.services.cluster, node._listener.services.partitions
+        name = TopicName.from_kafka("t")
+        await cluster.create_topic(NewTopic(name, 1, config={"retention.ms": "7"}))
+
+        def retention() -> tuple[int, int]:
+            config = host.topic("t").config
+            return config.retention_ms, config.retention_bytes
+
+        assert retention() == (7, -1)
+        await cluster.tenants.alter_namespace(
+            name.in_namespace, lambda p: replace(p, retention_policies=RetentionPolicies(1, 2))
+        )
+        assert retention() == (60_000, 2 << 20)
+        own = TopicPolicies(retention_policies=RetentionPolicies(-1, -1))
+        await cluster.alter_topic_policies(name, lambda p: own)
+        assert retention() == (-1, -1)
+        await cluster.replace_broker_config(None, {"log.retention.ms": "9"})
+        assert retention() == (-1, -1)
+        await cluster.alter_topic_policies(name, lambda p: TopicPolicies())
+        await cluster.tenants.alter_namespace(
+            name.in_namespace, lambda p: replace(p, retention_policies=None)
+        )
+        assert retention() == (7, -1)
     finally:
         await node.stop()

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.tenancy import make_namespace
 from tests.unit.server.kafka.whole_broker import WholeBroker, open_broker
 
 
@@ -149,6 +150,10 @@ async def test_nothing_asked_for(broker: WholeBroker) -> None:
 
 async def test_another_namespace(broker: WholeBroker) -> None:
     name = "persistent://tenant/namespace/a"
+    (refused,) = await create(broker, topic(name))
+    assert refused.error_code == ErrorCode.invalid_topic_exception
+    assert "there is no namespace 'tenant/namespace'" in refused.error_message
+    await make_namespace(broker.services.cluster, "tenant/namespace")
     (made,) = await create(broker, topic(name))
     assert (made.name, made.error_code) == (name, ErrorCode.none)
     assert name in broker.image.topics_by_kafka_name

@@ -9,6 +9,7 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.image import BrokerImage
 from anabranch.server.kafka.written_topics import WrittenTopics
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.tenancy import make_namespace
 from tests.unit.server.kafka.whole_broker import WholeBroker, open_broker
 
 NOT_ASKED = -(1 << 31)
@@ -56,6 +57,7 @@ async def test_all_topics(
     broker: WholeBroker, version: int, topics: list[object] | None, all_of_them: bool
 ) -> None:
     await broker.create("a")
+    await make_namespace(broker.services.cluster, "tenant/namespace")
     await broker.create("persistent://tenant/namespace/b")
     answer = await broker.ask(3, version, topics=topics)
     assert set(codes(answer)) == ({"a", "persistent://tenant/namespace/b"} if all_of_them else set())
