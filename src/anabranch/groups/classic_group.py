@@ -228,6 +228,7 @@ class ClassicGroup:
     ) -> None:
         self._known_by.subtract({protocol.name for protocol in member.protocols})
         member.agrees_on(session_timeout_ms, rebalance_timeout_ms, protocols)
+        member.is_restored = False
         self._known_by.update({protocol.name for protocol in member.protocols})
 
     def put_in_place(self, member: ClassicMember) -> None:

@@ -27,6 +27,7 @@ class ClassicMember:
         "client_id",
         "instance_id",
         "is_new",
+        "is_restored",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
@@ -46,6 +47,8 @@ class ClassicMember:
         self.session_ends_ms = 0
         self.is_new = False
         """It waits for its first generation and has no id to heartbeat with."""
+        self.is_restored = False
+        """It was read from the log, and has not been answered since."""
 
     def agrees_on(
         self, session_timeout_ms: int, rebalance_timeout_ms: int, protocols: tuple[AssignmentProtocol, ...]
@@ -91,6 +94,7 @@ def restored_member(stored: MemberMetadata, protocol: str | None) -> ClassicMemb
         () if protocol is None else (AssignmentProtocol(protocol, stored.subscription),),
     )
     member.assignment = stored.assignment
+    member.is_restored = True
     return member
 
 

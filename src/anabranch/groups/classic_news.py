@@ -12,7 +12,9 @@ That moment is for others who come or go at the same time: it is lengthened with
 ten members that are started together are one rebalance, not ten.  A member that has something new to say is
 told of at once.
 
-Only a heartbeat that says it may be held is held; the others are answered as Kafka does.
+Only a heartbeat that says it may be held is held; the others are answered as Kafka does.  So is the first one
+after the group was read from the log: clients measure their session from the last answer, and a coordinator
+that is started again and again would otherwise give none.
 """
 
 from anabranch.groups import classic_answers as answers

@@ -97,6 +97,8 @@ def heartbeat(
         return
     member = group.members[who.member_id]
     group.heard_of(who.member_id, turn.now_ms)
+    may_hold = may_hold and not member.is_restored
+    member.is_restored = False
     if may_hold and (group.state is State.STABLE or group.news_ms is not None):
         hold(turn, group, member, token)
     else:

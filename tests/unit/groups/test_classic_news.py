@@ -22,6 +22,17 @@ def test_it_is_held_for_a_third_of_the_session_at_most() -> None:
     assert held.code == 0
 
 
+def test_the_first_after_a_restart_is_answered_at_once() -> None:
+    groups = Groups()
+    joins = groups.make_stable("g", 2, session_timeout_ms=6000)
+    for _ in range(3):
+        groups.heartbeat("g", joins[0], may_hold=True)
+        groups.pass_ms(1500)
+        groups.restart()
+        assert [groups.heartbeat("g", joined, may_hold=True).code for joined in joins] == [0, 0]
+    assert groups.heartbeat("g", joins[0], may_hold=True).waits
+
+
 def test_holding_does_not_make_a_session_longer() -> None:
     groups = Groups()
     (only,) = groups.make_stable("g", 1)
