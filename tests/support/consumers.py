@@ -59,7 +59,9 @@ class World:
         self.topics = FakeTopics()
         for name, partitions in (topics or {}).items():
             self.topics.put(name, partitions)
-        self.around = Surroundings(lambda: GroupConfig(**config), self.topics, Random(7))
+        self.told: dict[str, dict[str, str]] = {}
+        """What groups are told by themselves."""
+        self.around = Surroundings(lambda: GroupConfig(**config), self.topics, Random(7), self.told.get)
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int] = {}

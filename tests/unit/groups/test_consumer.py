@@ -76,6 +76,33 @@ def test_whoever_is_not_heard_of_loses_its_partitions_to_the_others():
     assert b.beat()["error_code"] == ErrorCode.unknown_member_id
 
 
+def test_a_group_may_be_told_its_own_timeouts():
+    bounds = {"consumer_min_session_timeout_ms": 1000, "consumer_min_heartbeat_interval_ms": 100}
+    world = World({"orders": 4}, **bounds)
+    world.told[GROUP] = {
+        "consumer.session.timeout.ms": "2000",
+        "consumer.heartbeat.interval.ms": "200",
+        "consumer.assignment.interval.ms": "never",  # by somebody who knew what that means
+    }
+    a = world.client("a", "orders")
+    a.beat()
+    assert a.interval_ms == 200
+    world.pass_time(1999)
+    assert "a" in world.group.members
+    world.pass_time(1)
+    assert not world.group.members
+
+
+def test_what_a_group_is_told_is_kept_within_the_bounds_of_today():
+    world = World({"orders": 4}, consumer_max_session_timeout_ms=50_000)
+    world.told[GROUP] = {"consumer.session.timeout.ms": "60000"}
+    world.client("a", "orders").beat()
+    world.pass_time(49_999)
+    assert world.group.members
+    world.pass_time(1)
+    assert not world.group.members
+
+
 def test_the_target_is_there_as_soon_as_a_member_leaves():
     world = World({"orders": 4})
     a, b = world.client("a", "orders"), world.client("b", "orders")

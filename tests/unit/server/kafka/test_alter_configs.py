@@ -258,7 +258,57 @@ async def test_loggers(broker: Broker) -> None:
         ),
         (LOGGER, "1", [("no.such", SET, "INFO")], "invalid_config", "Logger no.such does not exist!"),
         (LOGGER, "2", [("root", SET, "INFO")], "invalid_request", "but received 2"),
-        (GROUP, "g", [("x", SET, "1")], "invalid_request", "Unknown resource type 32"),
+        (GROUP, "", [("x", SET, "1")], "invalid_request", "Default group resources are not allowed."),
+        (GROUP, "g", [("x", SET, "1")], "invalid_config", "Unknown group config name: x"),
+        (
+            GROUP,
+            "g",
+            [("consumer.session.timeout.ms", SET, "44999")],
+            "invalid_config",
+            "must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            GROUP,
+            "g",
+            [("consumer.session.timeout.ms", SET, "60001")],
+            "invalid_config",
+            "must be less than or equal to group.consumer.max.session.timeout.ms",
+        ),
+        (
+            GROUP,
+            "g",
+            [("consumer.session.timeout.ms", SET, "0")],
+            "invalid_config",
+            "Value must be at least 1",
+        ),
+        (
+            GROUP,
+            "g",
+            [("consumer.heartbeat.interval.ms", SET, "x")],
+            "invalid_config",
+            "Not a number of type INT",
+        ),
+        (
+            GROUP,
+            "g",
+            [("consumer.heartbeat.interval.ms", SET, "15001")],
+            "invalid_config",
+            "must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+        ),
+        (
+            GROUP,
+            "g",
+            [("consumer.assignment.interval.ms", SET, "-1")],
+            "invalid_config",
+            "Value must be at least 0",
+        ),
+        (
+            GROUP,
+            "g",
+            [("share.session.timeout.ms", SET, "50000")],
+            "invalid_config",
+            "Unknown group config name: share.session.timeout.ms",
+        ),
         (0, "x", [("a", SET, "b")], "invalid_request", "Unknown resource type 0"),
     ],
 )
@@ -302,3 +352,16 @@ async def test_a_subscription_without_options_is_gone(broker: Broker) -> None:
     assert set(broker.cluster.image.client_metrics) == {"m"}
     await broker.incremental((METRICS, "m", [("interval.ms", DELETE, None)]))
     assert not broker.cluster.image.client_metrics
+
+
+@pytest.mark.parametrize("name", ["g", "with / and .", "..", "ä%2E"])
+async def test_a_group_is_told_and_told_no_more(broker: Broker, name: str) -> None:
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    assert await broker.incremental((GROUP, name, [(session, SET, "60000")]), validate_only=True) == [DONE]
+    assert not broker.cluster.image.group_configs
+    assert await broker.incremental((GROUP, name, [(session, SET, "60000")])) == [DONE]
+    assert broker.cluster.image.group_configs == {name: {session: "60000"}}
+    assert await broker.alter((GROUP, name, [(heartbeat, "6000")])) == [DONE]
+    assert broker.cluster.image.group_configs == {name: {heartbeat: "6000"}}
+    await broker.incremental((GROUP, name, [(heartbeat, DELETE, None)]))
+    assert not broker.cluster.image.group_configs

@@ -101,6 +101,24 @@ async def test_client_metrics(broker: Broker) -> None:
     assert len((await broker.describe(METRICS, "no such")).configs) == 3
 
 
+async def test_groups(broker: Broker) -> None:
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    told = await broker.incremental((GROUP, "g", [(session, SET, "50000")]))
+    assert told == [("none", None)]
+    configs = {entry.name: entry for entry in (await broker.describe(GROUP, "g")).configs}
+    assert {name: entry.value for name, entry in configs.items()} == {
+        "consumer.assignment.interval.ms": "1000",
+        heartbeat: "5000",
+        session: "50000",
+    }
+    chains = {name: [(s.name, s.value, s.source) for s in entry.synonyms] for name, entry in configs.items()}
+    assert chains[session] == [(session, "50000", 8), (f"group.{session}", "45000", 5)]
+    assert chains[heartbeat] == [(f"group.{heartbeat}", "5000", 5)]
+    assert (configs[session].config_source, configs[heartbeat].config_source) == (8, 5)
+    assert not configs[heartbeat].read_only
+    assert (await broker.value(GROUP, "nobody has heard of", session)) == ("45000", 5)
+
+
 @pytest.mark.parametrize(
     ("resource_type", "name", "code", "complaint"),
     [
@@ -113,7 +131,7 @@ async def test_client_metrics(broker: Broker) -> None:
         (LOGGER, "", "invalid_request", "must be an integer"),
         (LOGGER, "2", "invalid_request", "expected 1"),
         (METRICS, "", "invalid_request", "must not be empty"),
-        (GROUP, "g", "invalid_request", "Unsupported resource type"),
+        (GROUP, "", "invalid_request", "Group name must not be empty"),
         (0, "x", "invalid_request", "Unsupported resource type"),
         (-1, "x", "invalid_request", "Unsupported resource type"),
     ],

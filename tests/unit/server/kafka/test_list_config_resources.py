@@ -47,6 +47,8 @@ async def test_by_type(broker: Broker) -> None:
     assert await listed(broker, TOPIC, TOPIC) == ("none", [(TOPIC, "orders")])
     assert await listed(broker, METRICS, BROKER) == ("none", [(METRICS, "m1"), (BROKER, "1")])
     assert await listed(broker, GROUP) == ("none", [])
+    await broker.incremental((GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]))
+    assert await listed(broker, GROUP) == ("none", [(GROUP, "g")])
 
 
 @pytest.mark.parametrize("unknown", [0, 64, 99, -1])
