@@ -60,6 +60,7 @@ def test_members_come_and_go(kind: str, own_broker: OwnBroker, group_of: GroupOf
         assert producer.wait(PATIENCE_S) == 0
     finally:
         producer.kill()
+        producer.wait()
     ends = log_ends(broker)
     wanted = {Read(partition, offset) for partition, end in ends.items() for offset in range(end)}
     assert acknowledged(tmp_path / "ledger") <= wanted
