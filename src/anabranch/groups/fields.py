@@ -17,6 +17,7 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
+_ONE_BYTE = tuple(bytes((number,)) for number in range(128))
 _LONGEST_STRING = (1 << 15) - 1
 
 
@@ -121,6 +122,8 @@ def compact_blob(data: bytes) -> bytes:
 
 def varint(number: int) -> bytes:
     """Unsigned."""
+    if number < 128:
+        return _ONE_BYTE[number]
     encoded = bytearray()
     while number > 127:
         encoded.append(number & 127 | 128)

@@ -113,9 +113,19 @@ def write_offset(value: CommittedOffset) -> bytes:
     if value.expires_ms >= 0:
         times = _TIMES_V1.pack(value.committed_ms, value.expires_ms)
         return _OFFSET_V1.pack(1, value.offset) + string(value.metadata) + times
-    head = _OFFSET_V4.pack(4, value.offset, value.leader_epoch) + compact_string(value.metadata)
-    tags = _NO_TAGS if value.topic_id is None else _TOPIC_ID_TAG + value.topic_id.bytes
-    return head + INT64.pack(value.committed_ms) + tags
+    return b"".join(
+        (
+            _OFFSET_V4.pack(4, value.offset, value.leader_epoch),
+            compact_string(value.metadata),
+            INT64.pack(value.committed_ms),
+            _topic_id_tags(value.topic_id),
+        )
+    )
+
+
+@lru_cache(1024)
+def _topic_id_tags(topic_id: UUID | None) -> bytes:
+    return _NO_TAGS if topic_id is None else _TOPIC_ID_TAG + topic_id.bytes
 
 
 def read_offset(data: bytes) -> CommittedOffset:

@@ -37,7 +37,9 @@ _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _MAX_LENGTH = 2**31 - 1
 _ONE_BYTE = tuple(bytes((number,)) for number in range(128))
+_TWO_BYTES = tuple(bytes((number & 127 | 128, number >> 7)) for number in range(128, 1024))
 _NULL = _ONE_BYTE[1]  # a length of -1
+_TIMELESS = b"\0\0"  # no attributes, and the time of the batch
 
 
 def build_batch(
@@ -136,16 +138,15 @@ def recompress(batch: Buffer, codec: int, level: int | None, limit_bytes: int) -
 
 def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     """A record as it lies in a batch, uncompressed."""
-    key, value = record.key, record.value
+    offset, timestamp, key, value, headers = record
     parts = [
-        b"\x00",
-        _varint(int64(record.timestamp - base_timestamp)),
-        _varint(record.offset - base_offset),
+        _TIMELESS if timestamp == base_timestamp else b"\x00" + _varint(int64(timestamp - base_timestamp)),
+        _varint(offset - base_offset),
         _NULL if key is None else _varint(len(key)) + key,
         _NULL if value is None else _varint(len(value)) + value,
-        _varint(len(record.headers)),
+        _varint(len(headers)) if headers else _ONE_BYTE[0],
     ]
-    for name, content in record.headers:
+    for name, content in headers:
         parts.append(_varint(len(name)) + name)
         parts.append(_NULL if content is None else _varint(len(content)) + content)
     body = b"".join(parts)
@@ -167,6 +168,9 @@ def _rebased(payload: memoryview, span: Span, base_timestamp: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
+    if 0 <= number < 512:  # as most lengths are
+        zigzag = number << 1
+        return _ONE_BYTE[zigzag] if zigzag < 128 else _TWO_BYTES[zigzag - 128]
     zigzag = number << 1 if number >= 0 else ~(number << 1)
     if zigzag < 128:
         return _ONE_BYTE[zigzag]
