@@ -11,7 +11,7 @@ from anabranch.records.entries import Entry
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
 from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.channel import Delivery
-from anabranch.subscriptions.consumer import Consumer, KeySharing
+from anabranch.subscriptions.consumer import Consumer, HashRange, KeySharing
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.settings import SubscriptionSettings
@@ -221,7 +221,7 @@ class Bench:
         return client
 
     def sticky(self, *ranges: tuple[int, int], permits: int = 0) -> Client:
-        return self.client(permits=permits, key_sharing=KeySharing(ranges))  # type: ignore[arg-type]
+        return self.client(permits=permits, key_sharing=KeySharing([HashRange(*each) for each in ranges]))
 
     def fill(self, entries: int, messages: int = 1) -> None:
         for _ in range(entries):

@@ -6,6 +6,7 @@ A dispatcher works in turns.  A turn reads once, hands out what it read, and say
     END      everything readable was handed out: wait for the log
     NOBODY   no consumer takes anything: wait for a flow, an ack, a writable socket
     DISK     the log must be read from the disk first
+    FULL     too much waits for consumers that cannot take it yet: wait for them, or for what is delayed
 
 The subscription calls it whenever one of these may have changed, so a turn may find nothing to do.
 """
@@ -15,6 +16,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from anabranch.subscriptions.consumer import Consumer
+from anabranch.subscriptions.settings import SubscriptionSettings
 
 
 class Outcome(Enum):
@@ -22,6 +24,7 @@ class Outcome(Enum):
     END = auto()
     NOBODY = auto()
     DISK = auto()
+    FULL = auto()
 
 
 class Budget:
@@ -36,6 +39,10 @@ class Budget:
 
 class Dispatcher(Protocol):
     consumers: list[Consumer]
+    settings: SubscriptionSettings
+
+    def suits(self, consumer: Consumer) -> bool:
+        """Whether a consumer of this kind wants to share as those do who are attached."""
 
     def attach(self, consumer: Consumer) -> None:
         """Raises if there is no place for it."""

@@ -13,8 +13,9 @@ class Redeliveries:
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
 
-    def count(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
+    def count(self, back: Iterable[tuple[int, int]]) -> None:
+        """Entries, by offset and hash, were given back."""
+        for offset, _ in back:
             self.counts[offset] = self.counts.get(offset, 0) + 1
 
     def acked(self, done: Iterable[tuple[int, int]]) -> None:

@@ -15,6 +15,7 @@ from anabranch.subscriptions.consumer import NO_HASH, Consumer
 from anabranch.subscriptions.dispatcher import Budget, Outcome
 from anabranch.subscriptions.outgoing import Outgoing
 from anabranch.subscriptions.reading import Reading
+from anabranch.subscriptions.settings import SubscriptionSettings
 from anabranch.subscriptions.surroundings import Surroundings, Timer
 
 _ONE = (1, NO_HASH)
@@ -38,19 +39,21 @@ class SingleActive:
         reading: Reading,
         surroundings: Surroundings,
         wake: Callable[[], None],
-        delay_ms: int,
+        settings: SubscriptionSettings,
     ) -> None:
-        """`delay_ms` is how long a successor waits for what its predecessor may still acknowledge."""
+        self.settings = settings
         self.consumers: list[Consumer] = []
         self.active: Consumer | None = None
         self._policy = policy
         self._reading = reading
         self._surroundings = surroundings
         self._wake = wake
-        self._delay_ms = delay_ms
         self._settling: Timer | None = None
         self._has_started = False  # the active one has been told, and reading is where it has to begin
         self._bytes_per_message = 1024.0
+
+    def suits(self, consumer: Consumer) -> bool:
+        return True
 
     # --- who is active
 
@@ -73,8 +76,9 @@ class SingleActive:
         self._has_started = False
         if chosen is None:
             self._settled()
-        elif predecessor in self.consumers and self._delay_ms and self._settling is None:
-            self._settling = self._surroundings.timers.call_later(self._delay_ms / 1000, self._settled)
+        elif predecessor in self.consumers and self.settings.failover_delay_ms and self._settling is None:
+            delay_s = self.settings.failover_delay_ms / 1000
+            self._settling = self._surroundings.timers.call_later(delay_s, self._settled)
         return True
 
     def _settled(self) -> None:

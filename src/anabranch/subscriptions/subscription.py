@@ -64,7 +64,6 @@ class Subscription:
         self.topic = topic
         self.partition_index = partition_index
         self.cursor = cursor
-        self.settings = settings
         self.kind: SubscriptionKind | None = None
         self.delay: DelayView | None = None
         self.limits: Sequence[DispatchLimit] = ()
@@ -73,12 +72,28 @@ class Subscription:
         self.reading = Reading(surroundings.source, cursor)
         self.unacked = Unacked(settings.max_unacked_per_consumer, settings.max_unacked_per_subscription)
         self.surroundings = surroundings
+        self._settings = settings
         self.dispatcher: Dispatcher | None = None
         self._acking: Acking | None = None
         self._is_due = False  # a turn is on its way
         self._is_waiting = False  # for the log
         self._timer: Timer | None = None
         self._is_closed = False
+
+    @property
+    def settings(self) -> SubscriptionSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: SubscriptionSettings) -> None:
+        """The rules have changed; what is out stays out."""
+        self._settings = settings
+        self.unacked.set_bounds(
+            settings.max_unacked_per_consumer, settings.max_unacked_per_subscription, self.consumers
+        )
+        if self.dispatcher is not None:
+            self.dispatcher.settings = settings
+        self.wake()
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -94,25 +109,25 @@ class Subscription:
         if self._is_closed:
             raise ConsumerGone(f"subscription {self.name} is closed; look the topic up again")
         consumers = self.consumers
-        if consumers and self.kind not in (None, kind):
+        suits = self.dispatcher is not None and kind == self.kind and self.dispatcher.suits(consumer)
+        if consumers and not suits:
             raise SubscriptionTypeMismatch("Subscription is of different type")
         if 0 < self.settings.max_consumers <= len(consumers):
             raise ConsumerBusy("Subscription reached max consumers limit")
-        dispatcher = self._dispatcher_for(consumer, kind)
+        dispatcher = self.dispatcher
+        if dispatcher is None or not suits:
+            dispatcher = self._make_dispatcher(kind, consumer)
         if not consumers:
             dispatcher.restart()
         dispatcher.attach(consumer)
         consumer.is_attached = True
         self.wake()
 
-    def _dispatcher_for(self, consumer: Consumer, kind: SubscriptionKind) -> Dispatcher:
-        dispatcher = self.dispatcher
-        if dispatcher is not None and kind == self.kind:
-            return dispatcher
-        if dispatcher is not None:
-            dispatcher.close()
+    def _make_dispatcher(self, kind: SubscriptionKind, first: Consumer) -> Dispatcher:
+        if self.dispatcher is not None:
+            self.dispatcher.close()
         self.kind = kind
-        self.dispatcher = dispatcher = dispatcher_for(self, kind)
+        self.dispatcher = dispatcher = dispatcher_for(self, kind, first)
         self._acking = Acking(dispatcher, self.reading, self.surroundings.source)
         return dispatcher
 
@@ -262,8 +277,8 @@ class Subscription:
             self.wake()
         elif outcome is Outcome.DISK and self.reading.disk is not None:
             self.reading.disk.add_done_callback(self._disk_answered)
-        elif outcome is Outcome.END:
-            if not self._is_waiting:
+        elif outcome in (Outcome.END, Outcome.FULL):
+            if outcome is Outcome.END and not self._is_waiting:
                 self._is_waiting = True
                 self.surroundings.source.wait(self._log_grew)
             due_ms = None if self.delay is None else self.delay.next_due_ms()

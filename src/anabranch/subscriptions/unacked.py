@@ -7,6 +7,8 @@ Without the bounds a consumer that takes and never acknowledges would have the w
 own.
 """
 
+from collections.abc import Iterable
+
 from anabranch.subscriptions.consumer import Consumer
 
 
@@ -19,6 +21,16 @@ class Unacked:
         self._max_per_subscription = max_per_subscription
         self.total = 0
         self.is_blocked = False
+
+    def set_bounds(
+        self, max_per_consumer: int, max_per_subscription: int, consumers: Iterable[Consumer]
+    ) -> None:
+        """Others apply from now on, to those too that have been delivered to."""
+        self._max_per_consumer = max_per_consumer
+        self._max_per_subscription = max_per_subscription
+        self.is_blocked = 0 < max_per_subscription <= self.total
+        for consumer in consumers:
+            consumer.is_blocked = 0 < max_per_consumer <= consumer.unacked
 
     def room(self, consumer: Consumer) -> int:
         """How many more messages a consumer may have, at least 1: it would be blocked otherwise."""
