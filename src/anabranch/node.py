@@ -18,7 +18,7 @@ from typing import Any
 from anabranch.base.clock import SystemClock
 from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
-from anabranch.base.network import TcpNetwork
+from anabranch.base.network import Network, TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
@@ -50,8 +50,9 @@ _GRACE_S = 5.0
 
 
 class Node:
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, network: Network | None = None) -> None:
         self._config = config
+        self._network = network or TcpNetwork()
         self._tasks: list[asyncio.Task[None]] = []
         self._pulsar: PulsarListener | None = None
         self.addresses: dict[str, str] = {}
@@ -97,7 +98,11 @@ class Node:
         undo.callback(self._upkeep.abandon)
         self._host.recover()
 
-        self._groups = group_coordinator(cluster, self._host, clock, chance, lambda: dynamic.current.groups)
+        self._states = subscription_states(cluster, self._host, clock, lambda: dynamic.current.groups)
+        self._subscribed = SubscribedGroups(self._states)
+        self._groups = group_coordinator(
+            cluster, self._host, clock, chance, lambda: dynamic.current.groups, self._subscribed
+        )
         self._producer_ids = ProducerIds(cluster)
         self._transactions = transaction_coordinator(
             cluster,
@@ -132,7 +137,7 @@ class Node:
         """Open the port, for as many connections, and tell the cluster about it."""
         node, sockets = self._config.node, self._config.sockets
         self._listener = KafkaListener(load_apis(), services, connections)
-        host, port = await self._listener.open(TcpNetwork(), sockets.bind.host, sockets.bind.port)
+        host, port = await self._listener.open(self._network, sockets.bind.host, sockets.bind.port)
         undo.push_async_callback(self._listener.close, 0)
         told = sockets.advertised
         if told is not None:
@@ -145,10 +150,8 @@ class Node:
         cluster, dynamic, clock, host = services.cluster, services.config, services.clock, self._host
         told = self._config.pulsar
         catalog = PulsarTopics(cluster, lambda: dynamic.current.policies, told.cluster_name)
-        self._states = subscription_states(cluster, host, clock, lambda: dynamic.current.groups)
-        self._positions, stored = positions(
-            cluster, host, services.groups, self._states, SubscribedGroups(self._states)
-        )
+        self._positions, stored = positions(cluster, host, services.groups, self._states, self._subscribed)
+        self._upkeep.hold_back(stored.hold)
         self._topics = Topics(
             Surroundings(
                 clock,
@@ -181,7 +184,7 @@ class Node:
         offered = PulsarServices(services.clock, services.config, services.cluster, catalog, self._topics)
         listener = self._pulsar = PulsarListener(load_commands(), offered, connections)
         bind = told.bind_address or self._config.sockets.bind.host
-        host, port = await listener.open(TcpNetwork(), bind, told.broker_service_port)
+        host, port = await listener.open(self._network, bind, told.broker_service_port)
         undo.push_async_callback(listener.close, 0)
         host = told.advertised_address or self.addresses["kafka"].rpartition(":")[0]
         self.addresses["pulsar"] = f"{host}:{port}"
@@ -201,6 +204,7 @@ class Node:
 
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
+        self._groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
         if self._pulsar is not None:
             await self._pulsar.close(_GRACE_S)
         await self._listener.close(_GRACE_S)

@@ -10,9 +10,9 @@ from typing import Any
 from anabranch.base.errors import AnabranchError
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.consumers import Attached
+from anabranch.server.pulsar.errors import NoTransactions
 from anabranch.server.pulsar.message_ids import acks_of
 from anabranch.server.pulsar.registry import Later, command
-from anabranch.server.pulsar.transactions import NO_TRANSACTIONS, NoTransactions
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 
@@ -30,13 +30,12 @@ def ack(request: pb.Ack, connection: PulsarConnection) -> Later:
         return None  # closed meanwhile; its messages are somebody else's
     wants_receipt = request.HasField("request_id")
     try:
-        if request.txnid_most_bits or request.txnid_least_bits:
-            raise NoTransactions(NO_TRANSACTIONS)
-        attached.subscription.ack(
-            attached.consumer,
-            acks_of(request.message_id),
-            cumulative=request.type == pb.Ack.Cumulative,
-        )
+        if request.HasField("txnid_least_bits"):
+            raise NoTransactions
+        acks = acks_of(request.message_id)
+        if acks:
+            cumulative = request.type == pb.Ack.Cumulative
+            attached.subscription.ack(attached.consumer, acks, cumulative=cumulative)
     except AnabranchError:
         if wants_receipt:
             raise

@@ -7,7 +7,6 @@ not there is closed already.
 import asyncio
 
 from anabranch.server.pulsar.connection import PulsarConnection
-from anabranch.server.pulsar.consumers import Attached
 from anabranch.server.pulsar.registry import Later, command
 from anabranch.wire.pulsar import commands_pb2 as pb
 
@@ -21,10 +20,8 @@ def close_producer(request: pb.CloseProducer, connection: PulsarConnection) -> L
     return None
 
 
-async def _closed_after(
-    drained: "asyncio.Future[None]", request_id: int, connection: PulsarConnection
-) -> None:
-    await drained
+async def _closed_after(done: "asyncio.Future[None]", request_id: int, connection: PulsarConnection) -> None:
+    await done
     connection.succeed(request_id)
 
 
@@ -34,9 +31,4 @@ def close_consumer(request: pb.CloseConsumer, connection: PulsarConnection) -> L
     if attached is None:
         connection.succeed(request.request_id)
         return None
-    return _detach(request.request_id, connection, attached)
-
-
-async def _detach(request_id: int, connection: PulsarConnection, attached: Attached) -> None:
-    await attached.detach()
-    connection.succeed(request_id)
+    return _closed_after(connection.spawn(attached.detach()), request.request_id, connection)

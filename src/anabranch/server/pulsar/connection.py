@@ -70,6 +70,7 @@ class PulsarConnection:
         "_frames",
         "_home",
         "_in_turn",
+        "_is_over",
         "_max_pending_sends",
         "_monotonic",
         "_pauses",
@@ -115,6 +116,7 @@ class PulsarConnection:
         self._collected: list[Chunk] = []
         self._collected_bytes = 0
         self._in_turn = False
+        self._is_over = False  # no further command is taken
         self._turn_began = 0.0
         self._resting = False  # its turn is over
         self._pauses = 0  # of the publish rate
@@ -156,8 +158,6 @@ class PulsarConnection:
         self._frames = None
         self._home.dismiss(self)
         self._collected.clear()
-        for task in list(self._tasks):
-            task.cancel()
         self._alive()
         self.watchers.close()
         self.producers.gone()
@@ -251,9 +251,9 @@ class PulsarConnection:
         if len(self._tasks) >= _MAX_TASKS and self._frames is not None:
             self._frames.stop()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done that nobody waits for, and that outlives the connection."""
-        self._home.track(work, 0)
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Have something done to its end, whatever becomes of the connection."""
+        return self._home.track(work, 0)
 
     async def _run(self, entry: Command, request: Any, later: Coroutine[Any, Any, None]) -> None:
         try:
@@ -318,7 +318,8 @@ class PulsarConnection:
     @property
     def _is_blocked(self) -> bool:
         return (
-            self._resting
+            self._is_over
+            or self._resting
             or self._pauses > 0
             or len(self._tasks) >= _MAX_TASKS
             or self.producers.pending_sends >= self._max_pending_sends
@@ -390,6 +391,7 @@ class PulsarConnection:
     def hang_up(self) -> None:
         """Close once what was said has left; what the client has sent since is not looked at."""
         if self._frames is not None:
+            self._is_over = True
             self._frames.close()
             self._send_collected()
             self.link.close()
@@ -397,6 +399,7 @@ class PulsarConnection:
     def quiesce(self) -> None:
         """The node stops: take no further command, and tell the client to look for its topics elsewhere."""
         if self._frames is not None:
+            self._is_over = True
             self._frames.close()
         self.producers.close_all()
         self.consumers.close_all()

@@ -28,7 +28,7 @@ def consumer_stats(request: pb.ConsumerStats, connection: PulsarConnection) -> N
         blocked_consumer_on_unacked_msgs=consumer.is_blocked,
         address=consumer.address,
         connected_since=since.isoformat(timespec="milliseconds"),
-        msg_backlog=subscription.backlog(),
+        msg_backlog=attached.backlog,
     )
     if subscription.kind is not None:
         told.type = _KINDS[subscription.kind]

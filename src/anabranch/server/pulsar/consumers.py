@@ -7,10 +7,11 @@ When the connection is full, a channel that was asked remembers it, and its subs
 client has taken everything.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.base.network import Chunk
 from anabranch.server.pulsar.errors import ConsumerNotFound
 from anabranch.server.pulsar.opening import Opening
@@ -24,6 +25,8 @@ from anabranch.wire.pulsar.hot import message, message_head, partly_acked_messag
 
 if TYPE_CHECKING:
     from anabranch.server.pulsar.connection import PulsarConnection
+
+log = logging.getLogger(__name__)
 
 _FIRST_WITH_ACTIVE_CHANGE = 12  # protocol versions
 
@@ -106,8 +109,22 @@ class Attached:
         self.subscription = subscription
         self.topic = topic
 
+    @property
+    def backlog(self) -> int:
+        """Messages that the subscription has not acknowledged."""
+        if isinstance(self.subscription, LiveSubscription):
+            return 0
+        return self.subscription.cursor.backlog(self.topic.end)  # type: ignore[no-any-return]
+
     async def detach(self) -> None:
         await self.topic.detach(self.subscription, self.consumer)
+
+    async def leave(self) -> None:
+        """Detach it; nobody waits to hear whether all could be kept."""
+        try:
+            await self.detach()
+        except AnabranchError as error:
+            log.warning("subscription %s was left, but: %s", self.subscription.name, error)
 
 
 class Consumers:
@@ -185,11 +202,14 @@ class Consumers:
             if isinstance(known, Opening):
                 known.abandon()
         for attached in self:
-            self._connection.spawn(attached.detach())
+            self._connection.spawn(attached.leave())
             attached.channel.disconnect(attached.consumer)
 
     def gone(self) -> None:
         """The connection is closed."""
-        for attached in self:
-            self._connection.spawn(attached.detach())
+        for known in list(self._by_id.values()):
+            if isinstance(known, Opening):
+                known.abandon()
+            else:
+                self._connection.spawn(known.leave())
         self._by_id.clear()

@@ -18,6 +18,17 @@ class ConsumerNotFound(errors.NotFound):
     """The id is of no consumer that is open on this connection."""
 
 
+class MetadataTooLarge(errors.Invalid):
+    """What a client says of its producer or consumer is too much to keep."""
+
+
+class NoTransactions(errors.Invalid):
+    """Transactions are switched off, as they are on Pulsar's brokers unless somebody switches them on."""
+
+    def __init__(self) -> None:
+        super().__init__("this broker has no transaction coordinator for Pulsar clients")
+
+
 class IncompatibleSchema(errors.Invalid):
     """What a client brings does not go with what the topic has."""
 
@@ -30,6 +41,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     errors.InvalidConfig: ServerError.MetadataError,
     errors.Corrupt: ServerError.MetadataError,
     ChecksumMismatch: ServerError.ChecksumError,
+    MetadataTooLarge: ServerError.MetadataError,
     IncompatibleSchema: ServerError.IncompatibleSchema,
     topics.NotAllowed: ServerError.NotAllowedError,
     topics.TopicTerminated: ServerError.TopicTerminatedError,

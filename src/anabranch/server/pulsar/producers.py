@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.base.errors import AnabranchError, Corrupt, Unavailable
 from anabranch.records.entries import ChecksumMismatch, count_of, read_metadata, verify
-from anabranch.server.pulsar.errors import code_of, message_of
+from anabranch.server.pulsar.errors import NoTransactions, code_of, message_of
 from anabranch.server.pulsar.opening import Opening
 from anabranch.topics.producer import Producer
 from anabranch.topics.publish import DUPLICATE, Published, Send
@@ -117,7 +117,9 @@ class Producers:
         """The connection is closed."""
         self.collected.clear()
         for known in list(self._by_id.values()):
-            if isinstance(known, Attached):
+            if isinstance(known, Opening):
+                known.abandon()
+            else:
                 self._forget(known)
         self._by_id.clear()
 
@@ -175,6 +177,10 @@ class Producers:
         except AnabranchError as error:
             self.publish()
             self._refuse(attached, command.sequence_id, _as_pulsar_says(error))
+            return
+        if command.HasField("txnid_least_bits"):
+            self.publish()
+            self._refuse(attached, command.sequence_id, NoTransactions())
             return
         sequence_id = command.sequence_id
         chunks = metadata.num_chunks_from_msg

@@ -1,20 +1,14 @@
-"""Pulsar's transactions: not here.  Each request is refused in the form that its client waits for.
+"""Pulsar's transactions: not here.  Each request is refused.
 
-That is what a broker of Pulsar's says where `transactionCoordinatorEnabled` is off, which is its default.
+That is what a broker of Pulsar's does where `transactionCoordinatorEnabled` is off, which is its default.
 """
 
 from typing import Any
 
-from anabranch.base.errors import Invalid
 from anabranch.server.pulsar.connection import PulsarConnection
+from anabranch.server.pulsar.errors import NoTransactions
 from anabranch.server.pulsar.registry import command
 from anabranch.wire.pulsar import commands_pb2 as pb
-
-NO_TRANSACTIONS = "this broker has no transaction coordinator for Pulsar clients"
-
-
-class NoTransactions(Invalid):
-    """Transactions are switched off."""
 
 
 @command(pb.BaseCommand.TC_CLIENT_CONNECT_REQUEST)
@@ -23,4 +17,4 @@ class NoTransactions(Invalid):
 @command(pb.BaseCommand.ADD_SUBSCRIPTION_TO_TXN)
 @command(pb.BaseCommand.END_TXN)
 def refuse(request: Any, connection: PulsarConnection) -> None:
-    raise NoTransactions(NO_TRANSACTIONS)
+    raise NoTransactions

@@ -1,0 +1,192 @@
+"""From PRODUCER to SEND_RECEIPT: names, order, refusals, and what a client may not do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.wire.pulsar import commands_pb2 as pb
+from anabranch.wire.pulsar.commands_pb2 import BaseCommand
+from tests.support.entries import batch_of, entry_of
+from tests.support.pulsar_wire import Client, PulsarBroker, frame, pulsar_broker
+
+C = BaseCommand
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[PulsarBroker]:
+    async with pulsar_broker(tmp_path) as running:
+        yield running
+
+
+async def producer(client: Client, id: int = 1, topic: str = "t", **fields: object) -> pb.ProducerSuccess:
+    answer = await client.ask(C.PRODUCER, topic=topic, producer_id=id, request_id=100 + id, **fields)
+    assert answer.type == C.PRODUCER_SUCCESS, answer
+    return answer.producer_success
+
+
+async def refusal(client: Client, id: int = 2, topic: str = "t", **fields: object) -> str:
+    answer = await client.ask(C.PRODUCER, topic=topic, producer_id=id, request_id=100 + id, **fields)
+    assert answer.type == C.ERROR, answer
+    return pb.ServerError.Name(answer.error.error)
+
+
+async def test_names(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    first, second = await producer(client, 1), await producer(client, 2)
+    assert first.producer_name
+    assert second.producer_name not in ("", first.producer_name)
+    assert (await producer(client, 3, producer_name="mine")).producer_name == "mine"
+    assert await refusal(client, 4, producer_name="mine") == "ProducerBusy"
+    assert first.last_sequence_id == -1
+    assert first.producer_ready
+
+
+async def test_receipts_come_in_order_and_in_one_write(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await producer(client)
+    sends = client.link.sends
+    client.send(
+        b"".join(frame(C.SEND, entry_of(b"x", sequence=n), producer_id=1, sequence_id=n) for n in range(20))
+    )
+    receipts = [(await client.hear(C.SEND_RECEIPT)).send_receipt for _ in range(20)]
+    assert [receipt.sequence_id for receipt in receipts] == list(range(20))
+    assert [receipt.message_id.entry_id for receipt in receipts] == list(range(20))
+    assert client.link.sends == sends + 1
+
+
+async def test_a_batch_takes_an_offset_a_message(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await producer(client)
+    client.tell(C.SEND, batch_of(b"a", b"b", b"c"), producer_id=1, sequence_id=0, num_messages=3)
+    client.tell(C.SEND, entry_of(b"d"), producer_id=1, sequence_id=3, highest_sequence_id=5)
+    first, second = [(await client.hear(C.SEND_RECEIPT)).send_receipt for _ in range(2)]
+    assert (first.message_id.entry_id, second.message_id.entry_id) == (0, 3)
+    assert first.highest_sequence_id == (1 << 64) - 1
+    assert second.highest_sequence_id == 5
+
+
+async def test_a_wrong_checksum_is_refused_in_its_place(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await producer(client)
+    damaged = bytearray(entry_of(b"hello"))
+    damaged[-1] ^= 1
+    client.send(
+        frame(C.SEND, entry_of(b"a"), producer_id=1, sequence_id=0)
+        + frame(C.SEND, bytes(damaged), producer_id=1, sequence_id=1)
+        + frame(C.SEND, entry_of(b"b"), producer_id=1, sequence_id=2)
+    )
+    assert client.heard() == ["SEND_RECEIPT", "SEND_ERROR", "SEND_RECEIPT"]
+
+
+async def test_metadata_that_is_none_ends_the_connection(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await producer(client)
+    client.tell(C.SEND, b"\x00\x00\x00\x63nothing", producer_id=1, sequence_id=0)
+    await client.closed()
+
+
+async def test_a_message_in_a_transaction_is_refused(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await producer(client)
+    client.tell(C.SEND, entry_of(b"x"), producer_id=1, sequence_id=0, txnid_least_bits=1, txnid_most_bits=1)
+    error = (await client.hear(C.SEND_ERROR)).send_error
+    assert error.error == pb.ServerError.NotAllowedError
+
+
+async def test_the_same_id_again_is_the_same_producer(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    first = await producer(client)
+    answer = await client.ask(C.PRODUCER, topic="t", producer_id=1, request_id=9)
+    assert answer.producer_success.producer_name == first.producer_name
+
+
+async def test_an_id_that_is_being_opened_is_taken(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    client.send(2 * frame(C.PRODUCER, topic="t", producer_id=1, request_id=1))
+    first, second = await client.answer(1), await client.answer(1)
+    assert first.error.error == pb.ServerError.ServiceNotReady
+    assert second.type == C.PRODUCER_SUCCESS
+
+
+async def test_closed_while_it_is_being_opened(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    client.tell(C.PRODUCER, topic="t", producer_id=1, request_id=1, producer_name="p")
+    answer = await client.ask(C.CLOSE_PRODUCER, producer_id=1, request_id=2)
+    assert answer.type == C.SUCCESS
+    assert (await producer(client, 1, producer_name="p")).producer_name == "p"
+
+
+async def test_closing_frees_the_name(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await producer(client, producer_name="p")
+    assert (await client.ask(C.CLOSE_PRODUCER, producer_id=1, request_id=5)).type == C.SUCCESS
+    await producer(client, 2, producer_name="p")
+    assert (await client.ask(C.CLOSE_PRODUCER, producer_id=77, request_id=6)).type == C.SUCCESS
+
+
+async def test_a_lost_connection_frees_the_name(broker: PulsarBroker) -> None:
+    lost, client = await broker.connect(), await broker.connect()
+    await producer(lost, producer_name="p")
+    lost.leave()
+    await asyncio.sleep(0)
+    await producer(client, producer_name="p")
+
+
+async def test_waiting_for_exclusive_access(broker: PulsarBroker) -> None:
+    holder, waiting = await broker.connect(), await broker.connect()
+    await producer(holder, producer_access_mode=pb.ProducerAccessMode.Exclusive)
+    assert await refusal(waiting) == "ProducerBusy"
+    first = await producer(waiting, 3, producer_access_mode=pb.ProducerAccessMode.WaitForExclusive)
+    assert not first.producer_ready
+    await holder.ask(C.CLOSE_PRODUCER, producer_id=1, request_id=7)
+    second = (await waiting.answer(103)).producer_success
+    assert second.producer_ready
+    assert second.topic_epoch > 0
+
+
+async def test_one_that_waits_can_be_closed(broker: PulsarBroker) -> None:
+    holder, waiting = await broker.connect(), await broker.connect()
+    await producer(holder)
+    mode = pb.ProducerAccessMode.WaitForExclusive
+    assert not (await producer(waiting, producer_access_mode=mode)).producer_ready
+    assert (await waiting.ask(C.CLOSE_PRODUCER, producer_id=1, request_id=2)).type == C.SUCCESS
+    await holder.ask(C.CLOSE_PRODUCER, producer_id=1, request_id=7)
+    await producer(holder, 2)
+
+
+async def test_fencing_closes_the_others(broker: PulsarBroker) -> None:
+    old, new = await broker.connect(), await broker.connect()
+    await producer(old)
+    await producer(new, producer_access_mode=pb.ProducerAccessMode.ExclusiveWithFencing)
+    assert (await old.hear(C.CLOSE_PRODUCER)).close_producer.producer_id == 1
+    old.tell(C.SEND, entry_of(b"late"), producer_id=1, sequence_id=0)  # it has not heard yet
+    old.tell(C.PING)
+    assert old.heard() == ["PONG"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        ("persistent://nobody/nowhere/t", "TopicNotFound"),
+        ("persistent://a/b/c/d", "InvalidTopicName"),
+        ("other://public/default/t", "InvalidTopicName"),
+        ("persistent://public/default/", "InvalidTopicName"),
+        ("a" * 300, "InvalidTopicName"),
+    ],
+)
+async def test_topics_that_cannot_be(broker: PulsarBroker, topic: str, error: str) -> None:
+    assert await refusal(await broker.connect(), topic=topic) == error
+
+
+async def test_metadata_has_a_limit(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    pairs = [{"key": "k", "value": "v" * 2000}]
+    assert await refusal(client, metadata=pairs) == "MetadataError"
+
+
+async def test_a_schema_is_refused_clearly(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    schema = pb.Schema(name="s", schema_data=b"{}", type=pb.Schema.Avro)
+    assert await refusal(client, schema=schema) == "IncompatibleSchema"
