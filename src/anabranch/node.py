@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
+from anabranch.admin.listener import HttpListener
+from anabranch.admin.services import AdminServices
 from anabranch.base.clock import SystemClock
 from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
@@ -55,6 +57,7 @@ class Node:
         self._network = network or TcpNetwork()
         self._tasks: list[asyncio.Task[None]] = []
         self._pulsar: PulsarListener | None = None
+        self._http: HttpListener | None = None
         self.addresses: dict[str, str] = {}
         self.failed: asyncio.Future[None] | None = None
 
@@ -84,10 +87,11 @@ class Node:
             chance,
             TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor),
             lambda overrides: _check_topic(dynamic, overrides),
+            config.pulsar.cluster_name,
         )
         self._host = PartitionHost(disk, clock, data, config.node.node_id)
         undo.callback(self._host.abandon)
-        hosting = Hosting(self._host, dynamic.stored_log_config)
+        hosting = Hosting(self._host, dynamic.stored_log_config, lambda: dynamic.current.policies)
         nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
         dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
         # Hosting first: what the configuration then changes for all topics includes the newest.
@@ -123,9 +127,10 @@ class Node:
             groups=self._groups,
             transactions=self._transactions,
         )
-        topics = self._open_topics(services, disk)
+        pulsar = self._open_topics(services, disk)
         await self._listen(services, shares.connections, undo)
-        await self._listen_for_pulsar(services, topics, shares.connections, undo)
+        await self._listen_for_pulsar(pulsar, shares.connections, undo)
+        await self._listen_for_http(pulsar, undo)
         self._run(cluster.run())
         self._run(self._listener.sweep())
         self._run(self._upkeep.run())
@@ -145,7 +150,7 @@ class Node:
         await services.cluster.register_broker(BrokerImage(node.node_id, host, port, node.rack))
         self.addresses = {"kafka": f"{host}:{port}"}
 
-    def _open_topics(self, services: Services, disk: DirectDisk) -> PulsarTopics:
+    def _open_topics(self, services: Services, disk: DirectDisk) -> PulsarServices:
         """What Pulsar clients attach to, on the same logs and coordinators."""
         cluster, dynamic, clock, host = services.cluster, services.config, services.clock, self._host
         told = self._config.pulsar
@@ -170,18 +175,19 @@ class Node:
             for before, after in topic_changes(old, new):
                 if before is not None and after is None:
                     self._topics.deleted(before.name)
+            for name in old.non_persistent.keys() - new.non_persistent.keys():
+                self._topics.deleted(name)
             self._topics.rules_changed()
 
         cluster.subscribe(image_changed)
-        return catalog
+        return PulsarServices(clock, dynamic, cluster, catalog, self._topics)
 
     async def _listen_for_pulsar(
-        self, services: Services, catalog: PulsarTopics, connections: int, undo: AsyncExitStack
+        self, offered: PulsarServices, connections: int, undo: AsyncExitStack
     ) -> None:
         told = self._config.pulsar
         if told.broker_service_port == NO_PORT:
             return
-        offered = PulsarServices(services.clock, services.config, services.cluster, catalog, self._topics)
         listener = self._pulsar = PulsarListener(load_commands(), offered, connections)
         bind = told.bind_address or self._config.sockets.bind.host
         host, port = await listener.open(self._network, bind, told.broker_service_port)
@@ -190,6 +196,19 @@ class Node:
         self.addresses["pulsar"] = f"{host}:{port}"
         offered.service_url = f"pulsar://{host}:{port}"
         self._run(listener.sweep())
+
+    async def _listen_for_http(self, pulsar: PulsarServices, undo: AsyncExitStack) -> None:
+        told = self._config.pulsar
+        if told.web_service_port == NO_PORT:
+            return
+        offered = AdminServices(pulsar, self._host)
+        listener = self._http = HttpListener(offered)
+        bind = told.bind_address or self._config.sockets.bind.host
+        host, port = await listener.open(bind, told.web_service_port)
+        undo.push_async_callback(listener.close)
+        host = told.advertised_address or self.addresses["kafka"].rpartition(":")[0]
+        self.addresses["http"] = f"{host}:{port}"
+        offered.web_url = f"http://{host}:{port}"
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Supervise a task for as long as the node lives: if it dies, so does the node."""
@@ -205,6 +224,8 @@ class Node:
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
         self._groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
+        if self._http is not None:
+            await self._http.close(_GRACE_S)
         if self._pulsar is not None:
             await self._pulsar.close(_GRACE_S)
         await self._listener.close(_GRACE_S)

@@ -1,0 +1,100 @@
+"""What values of policies can be: Pulsar's rules, refused in its words."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from anabranch.admin.call import Call
+from anabranch.admin.errors import Refused
+from anabranch.meta.policies import (
+    BACKLOG_SIZE,
+    SUBSCRIPTION_TYPES,
+    AutoTopicCreationOverride,
+    BacklogQuota,
+    InactiveTopicPolicies,
+    RetentionPolicies,
+)
+
+Check = Callable[[Any, Call], None]
+
+_MEGABYTE = 1 << 20
+
+
+def not_below_zero(value: int, call: Call) -> None:
+    if value < 0:
+        raise Refused(412, f"Invalid value {value}: it must be 0 or more")
+
+
+def retention(value: RetentionPolicies, call: Call) -> None:
+    minutes, megabytes = value.retention_time_in_minutes, value.retention_size_in_mb
+    if minutes < -1 or megabytes < -1:
+        raise Refused(
+            412,
+            "Invalid retention policy: size limit and time limit must be -1 or more, -1 being without limit",
+        )
+    if (minutes == 0) != (megabytes == 0):
+        raise Refused(
+            412,
+            "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the "
+            "limits has a non-zero value. Use the value of -1 instead of 0 to ignore a specific limit. "
+            "To disable retention both limits must be set to 0.",
+        )
+
+
+def backlog_quota(value: BacklogQuota, kept: RetentionPolicies | None, kind: str) -> None:
+    """A quota that the retention beside it would always exceed is of no use."""
+    if value.policy is None:
+        raise Refused(412, "a backlog quota has a policy")
+    if kept is None or (kept.retention_time_in_minutes, kept.retention_size_in_mb) == (0, 0):
+        return
+    size, time_s = value.limit_bytes, value.limit_time
+    by_size = kind == BACKLOG_SIZE and size > 0 and 0 < size <= kept.retention_size_in_mb * _MEGABYTE
+    by_time = kind != BACKLOG_SIZE and time_s > 0 and time_s <= kept.retention_time_in_minutes * 60
+    if by_size or by_time:
+        raise Refused(
+            412, "Backlog Quota exceeds configured retention quota. Please increase retention quota"
+        )
+
+
+def auto_creation(value: AutoTopicCreationOverride, call: Call) -> None:
+    if not value.allow_auto_topic_creation:
+        return
+    count = value.default_num_partitions
+    wrong = None
+    if value.topic_type is None:
+        wrong = "Unknown topic type [null]"
+    elif value.topic_type == "partitioned" and count is None:
+        wrong = "[defaultNumPartitions] cannot be null when the type is partitioned."
+    elif value.topic_type == "partitioned" and count is not None and count < 1:
+        wrong = "[defaultNumPartitions] cannot be less than 1 for partition type."
+    elif value.topic_type == "non-partitioned" and count is not None:
+        wrong = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
+    if wrong is not None:
+        raise Refused(412, f"Invalid configuration for autoTopicCreationOverride. the detail is {wrong}")
+    most = call.services.pulsar.config.current.policies.max_num_partitions
+    if most and (count or 1) > most:
+        raise Refused(406, f"Number of partitions should be less than or equal to {most}")
+
+
+def inactive_topics(value: InactiveTopicPolicies, call: Call) -> None:
+    if value.max_inactive_duration_seconds < 1:
+        raise Refused(412, "maxInactiveDurationSeconds must be 1 or more")
+
+
+def subscription_types(value: list[str], call: Call) -> None:
+    unknown = sorted(set(value) - set(SUBSCRIPTION_TYPES))
+    if unknown:
+        raise Refused(412, f"Unknown subscription type {unknown[0][:100]!r}")
+
+
+def persistence(value: dict[str, Any], call: Call) -> None:
+    numbers = [
+        value.get(name, 0) for name in ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
+    ]
+    if not all(isinstance(number, int) for number in numbers) or any(
+        bigger < smaller for bigger, smaller in pairwise(numbers)
+    ):
+        raise Refused(
+            412,
+            "Bookkeeper Ensemble >= WriteQuorum >= AckQuorum, all of them whole numbers",
+        )

@@ -1,0 +1,298 @@
+"""The policies of namespaces, one by one: read, set, taken back.
+
+Most are the same three requests on a field of `NamespacePolicies`; the table below has them.  A policy that
+was not set has no answer (204).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from anabranch.admin.call import Call, Text
+from anabranch.admin.checks import (
+    Check,
+    auto_creation,
+    backlog_quota,
+    inactive_topics,
+    not_below_zero,
+    persistence,
+    retention,
+    subscription_types,
+)
+from anabranch.admin.errors import Refused
+from anabranch.admin.routes import API, delete, get, put, route
+from anabranch.meta.policies import (
+    BACKLOG_SIZE,
+    BACKLOG_TYPES,
+    AutoSubscriptionCreationOverride,
+    AutoTopicCreationOverride,
+    BacklogQuota,
+    DelayedDeliveryPolicies,
+    DispatchRate,
+    InactiveTopicPolicies,
+    NamespacePolicies,
+    PublishRate,
+    RetentionPolicies,
+    SubscribeRate,
+)
+
+BASE = API + "/namespaces/{tenant}/{namespace}"
+
+
+class Policy(NamedTuple):
+    """A policy by its path, the field that holds it, and its type."""
+
+    path: str
+    field: str
+    kind: Any
+    check: Check | None = None
+    setter: str = "POST"
+    removable: bool = True
+
+
+_POLICIES = (
+    Policy("messageTTL", "message_ttl_in_seconds", int, not_below_zero),
+    Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int, not_below_zero),
+    Policy("retention", "retention_policies", RetentionPolicies, retention),
+    Policy("deduplication", "deduplication_enabled", bool),
+    Policy("autoTopicCreation", "auto_topic_creation_override", AutoTopicCreationOverride, auto_creation),
+    Policy(
+        "autoSubscriptionCreation", "auto_subscription_creation_override", AutoSubscriptionCreationOverride
+    ),
+    Policy("delayedDelivery", "delayed_delivery_policies", DelayedDeliveryPolicies),
+    Policy("inactiveTopicPolicies", "inactive_topic_policies", InactiveTopicPolicies, inactive_topics),
+    Policy("maxProducersPerTopic", "max_producers_per_topic", int, not_below_zero),
+    Policy("maxConsumersPerTopic", "max_consumers_per_topic", int, not_below_zero),
+    Policy("maxConsumersPerSubscription", "max_consumers_per_subscription", int, not_below_zero),
+    Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int, not_below_zero),
+    Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int, not_below_zero),
+    Policy("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", int, not_below_zero),
+    Policy("maxTopicsPerNamespace", "max_topics_per_namespace", int, not_below_zero),
+    Policy("subscriptionTypesEnabled", "subscription_types_enabled", list[str], subscription_types),
+    Policy("encryptionRequired", "encryption_required", bool, removable=False),
+    Policy("persistence", "persistence", dict[str, Any], persistence),
+    Policy(
+        "schemaCompatibilityStrategy", "schema_compatibility_strategy", str, setter="PUT", removable=False
+    ),
+    Policy(
+        "schemaAutoUpdateCompatibilityStrategy",
+        "schema_auto_update_compatibility_strategy",
+        str,
+        setter="PUT",
+        removable=False,
+    ),
+    Policy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool, removable=False),
+    Policy("schemaValidationEnforced", "schema_validation_enforced", bool, removable=False),
+)
+_DEFAULTS = NamespacePolicies()
+
+
+async def alter(call: Call, change: Callable[[NamespacePolicies], NamespacePolicies]) -> None:
+    await call.services.pulsar.cluster.tenants.alter_namespace(call.namespace, change)
+
+
+async def set_field(call: Call, field: str, value: Any) -> None:
+    await alter(call, lambda policies: msgspec.structs.replace(policies, **{field: value}))
+
+
+def _enter(policy: Policy) -> None:
+    path, words = f"{BASE}/{policy.path}", policy.field.replace("_", " ")
+
+    async def show(call: Call) -> Any:
+        return getattr(call.policies, policy.field)
+
+    async def change(call: Call) -> None:
+        value = call.body
+        if value is None and not policy.removable:
+            raise Refused(400, f"the body must say {words}")
+        if policy.check is not None and value is not None:
+            policy.check(value, call)
+        await set_field(call, policy.field, value)
+
+    async def remove(call: Call) -> None:
+        await set_field(call, policy.field, getattr(_DEFAULTS, policy.field))
+
+    show.__doc__ = f"A namespace's {words}."
+    change.__doc__ = f"Set a namespace's {words}."
+    remove.__doc__ = f"Take back a namespace's {words}."
+    get(path, answer=policy.kind)(show)
+    route(policy.setter, path, body=policy.kind | None)(change)
+    if policy.removable:
+        delete(path)(remove)
+
+
+for _policy in _POLICIES:
+    _enter(_policy)
+
+
+# --- rates, which are by cluster
+
+
+class RatePolicy(NamedTuple):
+    path: str
+    field: str
+    kind: type[msgspec.Struct]
+
+
+_RATES = (
+    RatePolicy("publishRate", "publish_max_message_rate", PublishRate),
+    RatePolicy("dispatchRate", "topic_dispatch_rate", DispatchRate),
+    RatePolicy("subscriptionDispatchRate", "subscription_dispatch_rate", DispatchRate),
+    RatePolicy("subscribeRate", "cluster_subscribe_rate", SubscribeRate),
+)
+
+
+def _enter_rate(policy: RatePolicy) -> None:
+    path, words = f"{BASE}/{policy.path}", policy.path
+
+    async def show(call: Call) -> Any:
+        return getattr(call.policies, policy.field).get(call.cluster_name)
+
+    async def change(call: Call) -> None:
+        cluster, rate = call.cluster_name, call.body
+        if rate is None:
+            raise Refused(400, f"the body must say a {words}")
+        await alter(
+            call,
+            lambda policies: msgspec.structs.replace(
+                policies, **{policy.field: {**getattr(policies, policy.field), cluster: rate}}
+            ),
+        )
+
+    async def remove(call: Call) -> None:
+        cluster = call.cluster_name
+        await alter(
+            call,
+            lambda policies: msgspec.structs.replace(
+                policies,
+                **{policy.field: {k: v for k, v in getattr(policies, policy.field).items() if k != cluster}},
+            ),
+        )
+
+    show.__doc__ = f"A namespace's {words}."
+    change.__doc__ = f"Set a namespace's {words}."
+    remove.__doc__ = f"Take back a namespace's {words}."
+    get(path, answer=policy.kind)(show)
+    route("POST", path, body=policy.kind | None)(change)
+    delete(path)(remove)
+
+
+for _rate in _RATES:
+    _enter_rate(_rate)
+
+
+# --- backlog quotas, which are by kind
+
+
+def quota_type(call: Call) -> str:
+    kind = call.query.get("backlogQuotaType", BACKLOG_SIZE)
+    if kind not in BACKLOG_TYPES:
+        raise Refused(400, f"backlogQuotaType is one of {', '.join(BACKLOG_TYPES)}")
+    return kind
+
+
+@get(BASE + "/backlogQuotaMap", answer=dict[str, BacklogQuota])
+async def quotas(call: Call) -> dict[str, BacklogQuota]:
+    """A namespace's backlog quotas, by kind."""
+    return {kind: told(quota) for kind, quota in call.policies.backlog_quota_map.items()}
+
+
+def told(quota: BacklogQuota) -> BacklogQuota:
+    """With the limit under both of its names, as clients of all ages want it."""
+    return BacklogQuota(quota.limit_bytes, quota.limit_time, quota.policy, quota.limit_bytes)
+
+
+@route("POST", BASE + "/backlogQuota", body=BacklogQuota, query=("backlogQuotaType",))
+async def set_quota(call: Call) -> None:
+    """Set one of a namespace's backlog quotas."""
+    kind, quota = quota_type(call), call.body
+    backlog_quota(quota, call.policies.retention_policies, kind)
+    await alter(
+        call,
+        lambda policies: msgspec.structs.replace(
+            policies, backlog_quota_map={**policies.backlog_quota_map, kind: quota}
+        ),
+    )
+
+
+@delete(BASE + "/backlogQuota", query=("backlogQuotaType",))
+async def remove_quota(call: Call) -> None:
+    """Take back one of a namespace's backlog quotas."""
+    kind = quota_type(call)
+    await alter(
+        call,
+        lambda policies: msgspec.structs.replace(
+            policies, backlog_quota_map={k: v for k, v in policies.backlog_quota_map.items() if k != kind}
+        ),
+    )
+
+
+# --- clusters
+
+
+@get(BASE + "/replication", answer=list[str])
+@get(BASE + "/allowedClusters", answer=list[str])
+async def clusters(call: Call) -> list[str]:
+    """The clusters a namespace is in."""
+    return call.policies.replication_clusters or [call.cluster_name]
+
+
+@route("POST", BASE + "/replication", body=list[str])
+@route("POST", BASE + "/allowedClusters", body=list[str])
+async def set_clusters(call: Call) -> None:
+    """Say which clusters a namespace is in: this one."""
+    if not call.body:
+        raise Refused(412, "ClusterIds should not be null or empty")
+    others = sorted(set(call.body) - {call.cluster_name})
+    if others:
+        raise Refused(403, f"Invalid cluster id: {others[0][:200]}")
+    await set_field(call, "replication_clusters", list(call.body))
+
+
+# --- properties
+
+
+@get(BASE + "/properties", answer=dict[str, str])
+async def properties(call: Call) -> dict[str, str]:
+    """A namespace's properties."""
+    return call.policies.properties
+
+
+@put(BASE + "/properties", body=dict[str, str])
+async def set_properties(call: Call) -> None:
+    """Set some of a namespace's properties."""
+    added: dict[str, str] = call.body
+    await alter(call, lambda p: msgspec.structs.replace(p, properties={**p.properties, **added}))
+
+
+@delete(BASE + "/properties")
+async def clear_properties(call: Call) -> None:
+    """Take back all of a namespace's properties."""
+    await set_field(call, "properties", {})
+
+
+@get(BASE + "/property/{key}", answer=None)
+async def one_property(call: Call) -> Any:
+    """One of a namespace's properties."""
+    text = call.policies.properties.get(call.path["key"])
+    return None if text is None else Text(text)
+
+
+@put(BASE + "/property/{key}/{value}")
+async def set_property(call: Call) -> None:
+    """Set one of a namespace's properties."""
+    key, value = call.path["key"], call.path["value"]
+    await alter(call, lambda p: msgspec.structs.replace(p, properties={**p.properties, key: value}))
+
+
+@delete(BASE + "/property/{key}")
+async def remove_property(call: Call) -> None:
+    """Take back one of a namespace's properties."""
+    key = call.path["key"]
+    await alter(
+        call,
+        lambda p: msgspec.structs.replace(
+            p, properties={name: text for name, text in p.properties.items() if name != key}
+        ),
+    )

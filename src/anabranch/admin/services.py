@@ -1,0 +1,14 @@
+"""What the handlers of HTTP requests may reach: the node's parts, built by `node.py` and nothing else."""
+
+from dataclasses import dataclass
+
+from anabranch.partition.host import PartitionHost
+from anabranch.server.pulsar.services import PulsarServices
+
+
+@dataclass(slots=True)
+class AdminServices:
+    pulsar: PulsarServices
+    partitions: PartitionHost
+    web_url: str = ""
+    """Where clients find this broker's HTTP, `http://HOST:PORT`; known once it listens."""
