@@ -108,8 +108,6 @@ class Acking:
                     break
         if held is not None:
             count = held[0]
-        elif consumer.sought:
-            return False  # delivered before the seek
         else:
             bounds = self._bounds(offset)
             if bounds is None or bounds[0] != offset:

@@ -43,6 +43,7 @@ class Consumer:
         "id",
         "is_attached",
         "is_blocked",
+        "is_seeking",
         "key_sharing",
         "last_acked_ms",
         "last_flow_ms",
@@ -56,7 +57,6 @@ class Consumer:
         "priority",
         "properties",
         "queue_size",
-        "sought",
         "stays_over_seek",
         "unacked",
     )
@@ -75,7 +75,7 @@ class Consumer:
         client_version: str = "",
         connected_since_ms: int = 0,
     ) -> None:
-        """`stays_over_seek`: its client clears its queue when a seek succeeds, and goes on."""
+        """`stays_over_seek`: its client clears its queue when its seek succeeds, and goes on."""
         self.id = id
         self.name = name
         self.channel = channel
@@ -92,7 +92,7 @@ class Consumer:
         self.is_attached = False
         self.is_blocked = False
         self.epoch = -1  # the client's own count of its redeliver requests, sent back with what follows one
-        self.sought = False  # it was attached when the subscription was sought: what it acks may be of before
+        self.is_seeking = False  # the subscription goes elsewhere and its client may not have heard of it yet
         self.pending: dict[int, tuple[int, int]] = {}
         self.messages_out = self.bytes_out = self.messages_redelivered = self.messages_acked = 0
         self.last_flow_ms = self.last_sent_ms = self.last_acked_ms = 0

@@ -266,12 +266,12 @@ class Subscriptions:
         """Where reading goes on that is asked to begin at `offset`."""
         return min(max(offset, self._topic.start), self._topic.end)
 
-    async def seek(self, subscription: Subscription, offset: int) -> None:
+    async def seek(self, subscription: Subscription, offset: int, by: Consumer | None) -> None:
         held = self.get(subscription.name)
         offset = self.clamp(offset)
         if held.durable is not None:
             await self._around.positions.reset(held.durable, offset)
-        subscription.seek(offset)
+        subscription.seek(offset, by)
 
     async def keep(self, subscription: Subscription) -> None:
         """Return when all that was acknowledged so far is kept."""

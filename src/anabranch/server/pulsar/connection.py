@@ -32,8 +32,9 @@ from anabranch.server.pulsar.errors import code_of, message_of
 from anabranch.server.pulsar.producers import Producers
 from anabranch.server.pulsar.registry import Command
 from anabranch.server.pulsar.services import PulsarServices
+from anabranch.server.pulsar.signs import SignsOfLife
 from anabranch.server.pulsar.topic_watchers import TopicWatchers
-from anabranch.wire.pulsar.commands_pb2 import BaseCommand, Ping, Success
+from anabranch.wire.pulsar.commands_pb2 import BaseCommand, Success
 from anabranch.wire.pulsar.frames import read_frame, write_frame
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,6 @@ _MAX_UNSENT = 4 << 20
 _TURN_S = 0.02
 _CONNECT = BaseCommand.CONNECT
 _SEND = BaseCommand.SEND
-_PING = write_frame(BaseCommand(type=BaseCommand.PING, ping=Ping()))
 
 
 class Home(Protocol):
@@ -83,12 +83,10 @@ class PulsarConnection:
         "is_connected",
         "last_active",
         "link",
-        "next_ping",
-        "pinged",
-        "pongs",
         "producers",
         "protocol_version",
         "services",
+        "signs",
         "supports_partial_producers",
         "unsent_seen",
         "watchers",
@@ -105,9 +103,7 @@ class PulsarConnection:
         self.protocol_version = 0
         self.supports_partial_producers = False
         self.last_active = 0.0
-        self.next_ping = 0.0
-        self.pinged = False  # and not heard of since
-        self.pongs: list[asyncio.Future[None]] = []  # who waits for a sign of life
+        self.signs = SignsOfLife(self.write)
         self.unsent_seen = 0
         self.producers = Producers(self)
         self.consumers = Consumers(self)
@@ -158,7 +154,7 @@ class PulsarConnection:
         self._frames = None
         self._home.dismiss(self)
         self._collected.clear()
-        self._alive()
+        self.signs.lost()
         self.watchers.close()
         self.producers.gone()
         self.consumers.gone()
@@ -204,9 +200,7 @@ class PulsarConnection:
         command, entry = read_frame(frame)
         if not self.is_connected and command.type != _CONNECT:
             raise Corrupt(f"command {command.type} before CONNECT")
-        self.pinged = False
-        if self.pongs:
-            self._alive()
+        self.signs.heard()
         if command.type == _SEND:
             if entry is None:
                 raise Corrupt("SEND without a message")
@@ -293,6 +287,8 @@ class PulsarConnection:
                 self._collected_bytes += len(chunk)  # type: ignore[arg-type]
             if self._collected_bytes > _FULL_BYTES:
                 self._send_collected()
+                if self.link.unsent > _MAX_UNSENT:
+                    self._frames.stop()
         else:
             self.link.send(chunks)
 
@@ -351,32 +347,6 @@ class PulsarConnection:
     def _pause_over(self) -> None:
         self._pauses -= 1
         self.maybe_go()
-
-    # --- signs of life
-
-    def ping(self) -> None:
-        self.pinged = True
-        self.write((_PING,))
-
-    async def wait_for_sign(self, timeout_s: float) -> bool:
-        """Whether the client says anything in time, being asked to."""
-        if not self.is_open:
-            return False
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.pongs.append(heard)
-        self.ping()
-        try:
-            async with asyncio.timeout(timeout_s):
-                await heard
-        except TimeoutError:
-            return False
-        return self.is_open
-
-    def _alive(self) -> None:
-        waiting, self.pongs = self.pongs, []
-        for heard in waiting:
-            if not heard.done():
-                heard.set_result(None)
 
     # --- the end
 

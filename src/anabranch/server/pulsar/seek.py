@@ -1,13 +1,18 @@
 """SEEK: the subscription goes on from a message, or from the first one published at a time; SUCCESS.
 
-Consumers that cannot stay attached over it are told to subscribe again before that (CLOSE_CONSUMER).
+Consumers are told to subscribe again before that (CLOSE_CONSUMER), save the one that asks if its client can
+do without.  That client is pinged after SUCCESS: what it sent before it heard of the seek, acknowledgements
+of what it had been given before among it, comes before its PONG.
 """
+
+from functools import partial
 
 from anabranch.base.errors import Invalid
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.consumers import Attached
 from anabranch.server.pulsar.message_ids import start_of
 from anabranch.server.pulsar.registry import Later, command
+from anabranch.subscriptions.subscription import Subscription
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 
@@ -24,5 +29,8 @@ async def _seek(request: pb.Seek, connection: PulsarConnection, attached: Attach
         offset = start_of(request.message_id)
     else:
         offset = await topic.offset_for_time(request.message_publish_time)
-    await topic.seek(attached.subscription, offset)
+    subscription, consumer = attached.subscription, attached.consumer
+    await topic.seek(subscription, offset, consumer)
     connection.succeed(request.request_id)
+    if consumer.is_seeking and isinstance(subscription, Subscription):
+        connection.signs.after_pong(partial(subscription.settled, consumer))

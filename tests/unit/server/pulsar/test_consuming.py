@@ -200,6 +200,10 @@ async def test_seek_lets_the_cpp_client_stay(broker: PulsarBroker) -> None:
     client.tell(C.FLOW, consumer_id=1, message_permits=10)
     await messages(client, 4)
     await client.ask(C.SEEK, consumer_id=1, request_id=5, message_publish_time=0)
+    client.tell(
+        C.ACK, consumer_id=1, type=pb.Ack.Individual, message_id=[pb.MessageId(ledger_id=0, entry_id=0)]
+    )
+    client.tell(C.PONG)
     assert await messages(client, 4) == [(n, b"%d" % n) for n in range(4)]
 
 
