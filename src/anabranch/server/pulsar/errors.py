@@ -18,6 +18,9 @@ class ConsumerNotFound(errors.NotFound):
     """The id is of no consumer that is open on this connection."""
 
 
+class SubscriptionWithoutName(errors.Invalid): ...
+
+
 class MetadataTooLarge(errors.Invalid):
     """What a client says of its producer or consumer is too much to keep."""
 
@@ -41,6 +44,8 @@ _CODES: dict[type[BaseException], ServerError] = {
     errors.InvalidConfig: ServerError.MetadataError,
     errors.Corrupt: ServerError.MetadataError,
     ChecksumMismatch: ServerError.ChecksumError,
+    # Pulsar has its complaints about names under this code, and clients know that they do.
+    SubscriptionWithoutName: ServerError.ProducerBusy,
     MetadataTooLarge: ServerError.MetadataError,
     IncompatibleSchema: ServerError.IncompatibleSchema,
     topics.NotAllowed: ServerError.NotAllowedError,

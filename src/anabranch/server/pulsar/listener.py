@@ -69,7 +69,7 @@ class PulsarListener:
         self._connections.add(connection)
         self._by_address[address] += 1
         clock = self.services.clock
-        connection.next_ping = clock.monotonic() + current.pulsar.keep_alive_interval_s
+        connection.signs.next_ping = clock.monotonic() + current.pulsar.keep_alive_interval_s
         return Frames(
             self._buffers,
             self._budget,
@@ -112,8 +112,8 @@ class PulsarListener:
                 if self._budget.is_contended and connection.is_late:
                     _trouble.warning("%s: closed, it stalled inside a frame", connection.link.remote)
                     connection.link.abort()
-                elif now >= connection.next_ping:
-                    connection.next_ping = now + interval_s
+                elif now >= connection.signs.next_ping:
+                    connection.signs.next_ping = now + interval_s
                     self._keep_alive(connection)
 
     def _keep_alive(self, connection: PulsarConnection) -> None:
@@ -121,11 +121,11 @@ class PulsarListener:
         if not connection.is_connected:
             _trouble.warning("%s: closed, it did not say who it is", remote)
             connection.link.abort()
-        elif connection.pinged and connection.is_read:
+        elif connection.signs.is_owed and connection.is_read:
             _trouble.warning("%s: closed, it gave no sign of life", remote)
             connection.link.abort()
         elif connection.protocol_version >= 1:  # before, there was no PING
-            connection.ping()
+            connection.signs.ping()
 
     # --- the end
 

@@ -157,7 +157,7 @@ class Producers:
         connection.send(pb.BaseCommand(type=pb.BaseCommand.CLOSE_PRODUCER, close_producer=told))
 
     async def is_alive(self) -> bool:
-        return await self._connection.wait_for_sign(_LIVENESS_S)
+        return self._connection.is_open and await self._connection.signs.wait(_LIVENESS_S)
 
     # --- messages
 

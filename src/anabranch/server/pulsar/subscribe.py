@@ -8,6 +8,7 @@ answered as if it had just been opened.
 from anabranch.base.errors import Invalid
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.consumers import Attached, ConsumerChannel
+from anabranch.server.pulsar.errors import SubscriptionWithoutName
 from anabranch.server.pulsar.message_ids import start_of
 from anabranch.server.pulsar.opening import Opening
 from anabranch.server.pulsar.properties import metadata_of
@@ -43,7 +44,7 @@ async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
     if request.read_compacted:
         raise Invalid("read_compacted is not supported: topics are not compacted for Pulsar clients yet")
     if not request.subscription:
-        raise Invalid("the subscription has no name")
+        raise SubscriptionWithoutName("Empty subscription name")
     metadata = metadata_of(request.metadata)
     topic = await open_topic(services, topic_name(request.topic), may_create=request.force_topic_creation)
     await take_schema(services, topic, request.schema if request.HasField("schema") else None)
