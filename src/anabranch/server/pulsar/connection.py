@@ -171,6 +171,11 @@ class PulsarConnection:
         return not self._tasks and not self.producers.pending_sends and not self.link.unsent
 
     @property
+    def is_over(self) -> bool:
+        """Whether it ends as soon as the client has taken what was said."""
+        return self._is_over
+
+    @property
     def is_read(self) -> bool:
         """Whether it would be noticed if the client said anything."""
         return self._frames is not None and not self._frames.stopped
@@ -191,27 +196,28 @@ class PulsarConnection:
     @property
     def is_full(self) -> bool:
         """Whether the client has not taken what it was sent: no further messages for now."""
-        return self.link.unsent + self._collected_bytes > _FULL_BYTES
+        return self._is_over or self.link.unsent + self._collected_bytes > _FULL_BYTES
 
     # --- the frames' side
 
     def handle(self, frame: memoryview) -> None:
         """Start one command.  Raises if it is not one, and the connection is closed."""
         command, entry = read_frame(frame)
-        if not self.is_connected and command.type != _CONNECT:
-            raise Corrupt(f"command {command.type} before CONNECT")
+        type = command.type
+        if not self.is_connected and type != _CONNECT:
+            raise Corrupt(f"command {type} before CONNECT")
         self.signs.heard()
-        if command.type == _SEND:
+        if type == _SEND:
             if entry is None:
                 raise Corrupt("SEND without a message")
             self.producers.collect(command.send, entry)
             return
         if self.producers.collected:
             self.producers.publish()  # they came before
-        known = self._home.commands.get(command.type)
+        known = self._home.commands.get(type)
         if known is None or not command.HasField(known.field):  # type: ignore[arg-type]
-            raise Corrupt(f"command {command.type} is unknown, empty, or not for a broker")
-        if self.is_connected and command.type == _CONNECT:
+            raise Corrupt(f"command {type} is unknown, empty, or not for a broker")
+        if self.is_connected and type == _CONNECT:
             raise Corrupt("CONNECT a second time")
         self._perform(known, getattr(command, known.field), len(frame))
 

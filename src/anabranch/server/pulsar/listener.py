@@ -118,7 +118,9 @@ class PulsarListener:
 
     def _keep_alive(self, connection: PulsarConnection) -> None:
         remote = connection.link.remote
-        if not connection.is_connected:
+        if connection.is_over:
+            connection.link.abort()  # it had its time to take what was said
+        elif not connection.is_connected:
             _trouble.warning("%s: closed, it did not say who it is", remote)
             connection.link.abort()
         elif connection.signs.is_owed and connection.is_read:
