@@ -14,7 +14,7 @@ from anabranch.cluster.image import ClusterImage, topic_changes
 from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from anabranch.groups.parts import Surroundings
+from anabranch.groups.parts import NO_SUBSCRIPTIONS, Subscriptions, Surroundings
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator
 from anabranch.groups.transaction_markers import Markers
@@ -27,6 +27,7 @@ def group_coordinator(
     clock: Clock,
     chance: Random,
     config: Callable[[], GroupConfig],
+    subscriptions: Subscriptions = NO_SUBSCRIPTIONS,
 ) -> GroupCoordinator:
     """The group coordinator of this broker, told of topics that are deleted."""
 
@@ -48,6 +49,7 @@ def group_coordinator(
             GroupTopics(lambda: cluster.image),
             chance,
             lambda group_id: cluster.image.group_configs.get(group_id),
+            subscriptions=subscriptions,
         ),
         lambda index: host.partition(OFFSETS_TOPIC, index),
         lambda index: host.is_stored(OFFSETS_TOPIC, index),

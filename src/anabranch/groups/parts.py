@@ -83,6 +83,9 @@ class NoSubscriptions:
         return False
 
 
+NO_SUBSCRIPTIONS = NoSubscriptions()
+
+
 class Surroundings(NamedTuple):
     """What a part may look at besides its own state."""
 
@@ -91,10 +94,9 @@ class Surroundings(NamedTuple):
     chance: Random
     overrides: Callable[[str], Mapping[str, str] | None] = lambda group_id: None
     """What a group is told by itself."""
+    subscriptions: Subscriptions = NO_SUBSCRIPTIONS
 
     def config_of(self, group_id: str) -> GroupConfig:
         """The options as they hold for one group."""
         config, told = self.config(), self.overrides(group_id)
         return config_for_group(config, told) if told else config
-
-    subscriptions: Subscriptions = NoSubscriptions()

@@ -57,7 +57,13 @@ class SubscriptionStates:
     # --- as the node lives
 
     async def load(self) -> None:
-        """Read every shard that has something to read."""
+        """Read every shard that has something to read, so that nobody has to wait for it later."""
+        try:
+            await self._load()
+        except AnabranchError as error:
+            log.warning("the state of subscriptions cannot be read: %s", error)
+
+    async def _load(self) -> None:
         if self._is_loaded:
             return
         for index in self._in_use():
@@ -135,7 +141,7 @@ class SubscriptionStates:
         return 0 if topic is None else partition_for(key, topic.num_partitions)
 
     async def of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
-        await self.load()
+        await self._load()
         return self.known_of_topic(topic, partition)
 
     def known_of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
@@ -160,7 +166,7 @@ class SubscriptionStates:
         return self._runtime.is_served(index) and self._runtime.read(index).has(name)
 
     async def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
-        await self.load()
+        await self._load()
         index = self.shard_of(_name_of(place))
         if not self._runtime.is_served(index):
             return None

@@ -45,7 +45,9 @@ class _Seen(NamedTuple):
         return int(_TIME_ENTRY.unpack(last)[0]) if len(last) == _TIME_ENTRY.size else -1
 
 
-def glance(disk: Disk, folder: Path, config: LogConfig, log_start: int, now_ms: int) -> Glance | None:
+def glance(
+    disk: Disk, folder: Path, config: LogConfig, log_start: int, now_ms: int, hold: int | None = None
+) -> Glance | None:
     """What retention would do to the log in `folder`, None if there is no log."""
     try:
         names = disk.list(folder)
@@ -63,5 +65,6 @@ def glance(disk: Disk, folder: Path, config: LogConfig, log_start: int, now_ms: 
         high_watermark=_ALL,
         now_ms=now_ms,
         modified_ms=lambda i: disk.modified_ms(segment_file(folder, bases[i], LOG)),
+        hold=hold,
     )
     return Glance(bases, verdict, [folder / name for name in names if name.endswith(DELETED)])

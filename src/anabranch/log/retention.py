@@ -7,6 +7,8 @@ Segments go whole and from the front, never one that reaches beyond the high wat
     time        under the policy delete: while the latest timestamp in a segment is more than
                 `retention.ms` ago; a segment without timestamps goes by when its file was last written
 
+By size and time only what lies below `hold` goes: from there on somebody has still to read it.
+
 -1 is no limit.  The active segment goes by time too (and by size only if `retention.bytes` is 0); the
 caller rolls before it drops, so that the log always has a segment to write to.  An empty one stays.
 
@@ -43,6 +45,8 @@ class Verdict(NamedTuple):
     """The timestamp that holds the oldest segment that stays, if it is still to come."""
     next_ms: int | None
     """Until this time nothing more will be too old; None if nothing ever will."""
+    is_held: bool = False
+    """Something would go if it were not for `hold`."""
 
     @property
     def total(self) -> int:
@@ -58,8 +62,37 @@ def judge(
     high_watermark: int,
     now_ms: int,
     modified_ms: Callable[[int], int],
+    hold: int | None = None,
 ) -> Verdict:
     """What is to go of `segments`, the active one last; `modified_ms(i)` is when the i-th was written."""
+    free = _judge_freely(
+        segments,
+        config,
+        log_start=log_start,
+        high_watermark=high_watermark,
+        now_ms=now_ms,
+        modified_ms=modified_ms,
+    )
+    if hold is None:
+        return free
+    most = _leading(free.total, lambda i: segments[i].end_offset <= max(hold, log_start))
+    if most == free.total:
+        return free
+    by_size = min(free.by_size, most - free.by_log_start)
+    by_time = most - free.by_log_start - by_size
+    return Verdict(free.by_log_start, by_size, by_time, free.future_ms, now_ms, is_held=True)
+
+
+def _judge_freely(
+    segments: Sequence[Kept],
+    config: LogConfig,
+    *,
+    log_start: int,
+    high_watermark: int,
+    now_ms: int,
+    modified_ms: Callable[[int], int],
+) -> Verdict:
+    """As `judge`, where nobody holds anything."""
     removable = _removable(segments, high_watermark)
     sealed = min(removable, len(segments) - 1)
     first = by_log_start = _leading(sealed, lambda i: segments[i].end_offset <= log_start)

@@ -7,6 +7,8 @@ last one and at those that are due, and at no others, be there ten or ten thousa
 Logs that nobody has opened age too.  After the start, and when their topic's configuration changes,
 they are glanced at from outside (`log/glance.py`); one from which something is to go is opened.
 
+What a durable subscription has still to read is held (`hold`), and looked at every round while it is.
+
 A log that fails is tried again later, and later each time; the others do not wait for it.  On a full
 disk that is what frees room at all: a log that would have to roll first cannot be trimmed then.
 """
@@ -41,6 +43,8 @@ _FIRST_RETRY_MS = 15_000
 _MOST_RETRY_MS = 300_000
 
 Place = tuple[ServedTopic, int]
+Hold = Callable[[str, int], int | None]
+"""Of a partition the offset from which on nothing is too old or too much, None if there is none."""
 
 
 class Aging:
@@ -49,19 +53,25 @@ class Aging:
         self._disk = disk
         self._clock = clock
         self._threads = threads
+        self._topics: dict[Partition, ServedTopic] = {}
         self._touched: set[Partition] = set()
         self._due: DueTimes[Partition | Place] = DueTimes()
         self._configs: dict[ServedTopic, LogConfig] = {}
         self._backoff: Backoff[Partition | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
         self._warned: set[Partition] = set()
+        self.hold: Hold = lambda topic, index: None
         self.on_dropped: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
         self.on_glance: Callable[[ServedTopic, int, Glance], None] = lambda topic, index, seen: None
+
+    def opened(self, topic: ServedTopic, partition: Partition) -> None:
+        self._topics[partition] = topic
 
     def touched(self, partition: Partition) -> None:
         """Something was appended, trimmed or configured."""
         self._touched.add(partition)
 
     def forget(self, partition: Partition) -> None:
+        self._topics.pop(partition, None)
         self._touched.discard(partition)
         self._warned.discard(partition)
         self._due.cancel(partition)
@@ -103,6 +113,7 @@ class Aging:
     def _check(self, partition: Partition) -> None:
         opened = partition.log
         segments = opened.segments
+        topic = self._topics.get(partition)
         verdict = judge(
             segments,
             opened.config,
@@ -110,6 +121,7 @@ class Aging:
             high_watermark=partition.high_watermark,
             now_ms=self._clock.now_ms(),
             modified_ms=lambda i: self._disk.modified_ms(segments[i].file.path),
+            hold=None if topic is None else self.hold(topic.name.kafka, partition.index),
         )
         if verdict.next_ms is None:
             self._due.cancel(partition)
@@ -169,6 +181,7 @@ class Aging:
                     topic.config,
                     starts.get(topic.key(index), 0),
                     self._clock.now_ms(),
+                    self.hold(topic.name.kafka, index),
                 )
                 for topic, index in part
             ]
@@ -188,7 +201,7 @@ class Aging:
     def _seen(self, topic: ServedTopic, index: int, seen: Glance) -> None:
         if seen.verdict.total:
             self._due.at((topic, index), self._clock.now_ms())
-        elif seen.verdict.next_ms is not None:
+        elif seen.verdict.next_ms is not None and not seen.verdict.is_held:  # who reads on opens it
             self._due.at((topic, index), seen.verdict.next_ms)
         self.on_glance(topic, index, seen)
 
@@ -202,7 +215,7 @@ class Aging:
 
 
 def _glance_at_all(
-    disk: Disk, asked: list[tuple[Path, LogConfig, int, int]]
+    disk: Disk, asked: list[tuple[Path, LogConfig, int, int, int | None]]
 ) -> list[Glance | AnabranchError | OSError | None]:
     """What each of them looks like, or why that cannot be said.  Runs in a thread."""
     found: list[Glance | AnabranchError | OSError | None] = []

@@ -33,7 +33,7 @@ from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, Upke
 from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
-from anabranch.partition.aging import SLICE, Aging
+from anabranch.partition.aging import SLICE, Aging, Hold
 from anabranch.partition.cleaning import Cleaning
 from anabranch.partition.due import DueTimes
 from anabranch.partition.folders import DELETED_FOLDERS
@@ -104,6 +104,10 @@ class Upkeep:
         host.on_close = self._closed
         host.on_removed = self._removed
 
+    def hold_back(self, hold: Hold) -> None:
+        """Retention is to leave what `hold` says, of topics that may be opened already."""
+        self._aging.hold = hold
+
     async def run(self) -> None:
         """Look after the logs until cancelled.  DiskFailed if a log may have lost records."""
         failure = asyncio.get_running_loop().create_future()
@@ -173,6 +177,7 @@ class Upkeep:
     # --- what the host tells
 
     def _opened(self, topic: ServedTopic, partition: Partition) -> None:
+        self._aging.opened(topic, partition)
         self._cleaning.opened(topic, partition)
         self._touched.add(partition)
 
