@@ -9,10 +9,19 @@ Pulsar fixes many of these at the start; here all of them may change while a bro
 
 from dataclasses import dataclass
 
-from anabranch.base.config import Kind, at_least, one_of, option, some_of
+from anabranch.base.config import Kind, Option, at_least, one_of, option, same_option, some_of
 from anabranch.meta.policies import SUBSCRIPTION_TYPES, BacklogAction, InactiveMode
 
 _BYTES_IN_GIGABYTE = 1 << 30
+
+_INACTIVE_FREQUENCY = Option(
+    "brokerDeleteInactiveTopicsFrequencySeconds",
+    Kind.INT,
+    60,
+    "How often inactive topics are looked for.",
+    at_least(1),
+    dynamic=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,14 +228,7 @@ class PolicyDefaults:
         "Whether topics that Pulsar clients created by using them go when nobody uses them any more.",
         dynamic=True,
     )
-    delete_inactive_frequency_s: int = option(
-        "brokerDeleteInactiveTopicsFrequencySeconds",
-        Kind.INT,
-        60,
-        at_least(1),
-        "How often inactive topics are looked for.",
-        dynamic=True,
-    )
+    delete_inactive_frequency_s: int = same_option(_INACTIVE_FREQUENCY)
     delete_inactive_mode: InactiveMode = option(  # noqa: RUF009
         "brokerDeleteInactiveTopicsMode",
         Kind.STRING,
@@ -328,6 +330,7 @@ class PolicyUpkeep:
         "How often backlogs are compared with their quotas.",
         dynamic=True,
     )
+    inactive_check_interval_s: int = same_option(_INACTIVE_FREQUENCY)
     expiry_check_interval_minutes: int = option(
         "messageExpiryCheckIntervalInMinutes",
         Kind.INT,

@@ -170,7 +170,7 @@ class NonPersistentTopic:
         found.close()
         self.subscriptions.pop(name, None)
 
-    async def seek(self, subscription: LiveSubscription, offset: int) -> None:
+    async def seek(self, subscription: LiveSubscription, offset: int, by: Consumer | None = None) -> None:
         """There is nowhere to go."""
 
     async def save(self, subscription: LiveSubscription) -> None:
@@ -202,12 +202,16 @@ class NonPersistentTopic:
             self._limit = RateLimit(self._around.clock, rate.messages or 0, rate.bytes or 0, rate.period_s)
 
     @property
-    def is_in_use(self) -> bool:
-        return bool(len(self.producers)) or bool(self.subscriptions)
+    def is_active(self) -> bool:
+        """Whether it is not to be deleted for want of use."""
+        return self.partition_index >= 0 or bool(len(self.producers)) or bool(self.subscriptions)
+
+    def keeps_data(self, now_s: float) -> bool:
+        return False
 
     def check_unused(self) -> None:
         """TopicBusy if somebody uses it."""
-        if self.is_in_use:
+        if len(self.producers) or self.subscriptions:
             raise TopicBusy("Topic has connected producers or consumers")
 
     async def close(self) -> None:

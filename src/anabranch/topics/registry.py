@@ -3,19 +3,20 @@
     topic = await topics.open(TopicName.from_pulsar("orders-partition-3"))
 
 A topic is opened once, however many ask at the same time.  One that the cluster deletes is closed, one whose
-rules change is told so; both come as changes of the image (`deleted`, `rules_changed`).
+rules change is told so; whoever follows the cluster's image says which (`cluster/open_topics.py`).
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from anabranch.base.errors import AnabranchError, UnknownTopic
-from anabranch.base.ids import TopicName
+from anabranch.base.ids import Namespace, TopicName
 from anabranch.topics.errors import TopicClosed
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.surroundings import Surroundings
 from anabranch.topics.topic import Topic
+from anabranch.topics.upkeep import TopicUpkeep
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +27,13 @@ class Topics:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._open: dict[TopicName, AnyTopic] = {}
+        self._parts: dict[TopicName, dict[int, AnyTopic]] = {}  # the same, by whole name and partition
         self._opening: dict[TopicName, asyncio.Task[AnyTopic]] = {}
         self._closing: dict[TopicName, asyncio.Task[None]] = {}
         self._is_stopping = False
         self._started = around.clock.now_ms()
         self._names = 0
+        self.upkeep = TopicUpkeep(self, around)
 
     def new_producer_name(self) -> str:
         """A name that nobody has or had: the cluster's, this start's, a number."""
@@ -85,16 +88,26 @@ class Topics:
             topic.abandon()
             raise TopicClosed(f"{name.pulsar} was deleted meanwhile")
         self._open[name] = topic
+        self._parts.setdefault(topic.name, {})[index] = topic
         topic.rules_changed()
         return topic
+
+    def parts(self, name: TopicName) -> list[AnyTopic]:
+        """The partitions that are open of a topic, by its whole name."""
+        return list(self._parts.get(name, {}).values())
+
+    async def run(self) -> None:
+        """Hold topics to their rules, for ever.  Belongs in the node's task group."""
+        await self.upkeep.run()
 
     # --- closing
 
     async def unload(self, name: TopicName) -> None:
         """Close a topic; its producers and consumers are told to look it up again."""
-        topic = self._open.pop(name, None)
+        topic = self._open.get(name)
         if topic is None:
             return
+        self._forget(topic)
         closing = self._closing[name] = asyncio.ensure_future(topic.close())
         closing.add_done_callback(lambda _: self._closing.pop(name, None))
         await asyncio.shield(closing)
@@ -102,24 +115,16 @@ class Topics:
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
         """Delete a topic, by its whole name, from the cluster.  TopicBusy if it is used, unless forced."""
         if not force:
-            for topic in self._parts(name):
+            for topic in self.parts(name):
                 topic.check_unused()
         await self._around.catalog.delete(name)
 
-    def deleted(self, name: TopicName) -> None:
-        """The cluster has deleted a topic, by its whole name."""
-        for topic in self._parts(name):
-            self._open = {key: kept for key, kept in self._open.items() if kept is not topic}
-            topic.abandon()
-        self._around.positions.topic_deleted(name.kafka)
-
-    def rules_changed(self) -> None:
-        """The rules of topics may be others now."""
-        for topic in self:
-            topic.rules_changed()
-
-    def _parts(self, name: TopicName) -> list[AnyTopic]:
-        return [topic for topic in self._open.values() if topic.name == name]
+    def _forget(self, topic: AnyTopic) -> None:
+        self._open.pop(TopicName.from_pulsar(topic.full_name), None)
+        parts = self._parts.get(topic.name, {})
+        parts.pop(topic.index, None)
+        if not parts:
+            self._parts.pop(topic.name, None)
 
     async def stop(self) -> None:
         """Close every topic, for a clean stop."""
@@ -128,9 +133,29 @@ class Topics:
             await asyncio.wait(list(self._opening.values()))
         for topic in self:
             try:
-                await self.unload(self._key_of(topic))
+                await self.unload(TopicName.from_pulsar(topic.full_name))
             except (AnabranchError, OSError) as error:
                 log.warning("%s could not be closed well: %s", topic.full_name, error)
 
-    def _key_of(self, topic: AnyTopic) -> TopicName:
-        return next(key for key, value in self._open.items() if value is topic)
+    # --- what the cluster tells
+
+    def deleted(self, name: TopicName) -> None:
+        """A topic is no more, by its whole name."""
+        for topic in self.parts(name):
+            self._forget(topic)
+            topic.abandon()
+        self._around.positions.topic_deleted(name.kafka)
+
+    def topic_changed(self, name: TopicName) -> None:
+        for topic in self.parts(name):
+            topic.rules_changed()
+
+    def namespaces_changed(self, namespaces: Container[Namespace]) -> None:
+        for topic in self:
+            if topic.name.in_namespace in namespaces:
+                topic.rules_changed()
+
+    def rules_changed(self) -> None:
+        """The broker's own configuration changed: every topic may have other rules."""
+        for topic in self:
+            topic.rules_changed()

@@ -118,6 +118,12 @@ class Topic:
     async def _store_epoch(self, epoch: int) -> None:
         await self._around.catalog.store_epoch(self.name, self.index, epoch)
 
+    def send_producers_away(self) -> None:
+        """They may come back when they are let in again (a backlog quota)."""
+        for producer in self.producers:
+            self._deduplicating.left(producer.name)
+        self.producers.close_all()
+
     # --- subscribing
 
     async def attach(self, consumer: Consumer, wanted: Wanted) -> Subscription:
@@ -137,9 +143,9 @@ class Topic:
         """Delete a subscription.  SubscriptionBusy if it has other consumers than the one who asks."""
         await self.subscriptions.delete(name, force=force, consumer=consumer)
 
-    async def seek(self, subscription: Subscription, offset: int) -> None:
+    async def seek(self, subscription: Subscription, offset: int, by: Consumer | None = None) -> None:
         """Go on from `offset`; -1 is the earliest there is, anything beyond the end what comes next."""
-        await self.subscriptions.seek(subscription, offset)
+        await self.subscriptions.seek(subscription, offset, by)
 
     async def save(self, subscription: Subscription) -> None:
         """Return when everything acknowledged so far is kept."""
@@ -196,8 +202,21 @@ class Topic:
     # --- the end
 
     @property
-    def is_in_use(self) -> bool:
-        return bool(len(self.producers)) or self.subscriptions.has_consumers
+    def is_active(self) -> bool:
+        """Whether it is not to be deleted for want of use."""
+        if len(self.producers) or self.subscriptions.has_consumers or self.partition_index >= 0:
+            return True
+        if self.rules.delete_inactive_mode == "delete_when_no_subscriptions":
+            return bool(len(self.subscriptions))
+        end = self.end
+        return any(held.cursor.backlog(end) for held in self.subscriptions)
+
+    def keeps_data(self, now_s: float) -> bool:
+        """Whether it has messages that its retention keeps; without one of its own the log's decides."""
+        if self.partition.log_end == self.partition.log_start:
+            return False
+        retention_ms = self.rules.retention_ms
+        return retention_ms is None or retention_ms < 0 or (now_s - self.active_s) * 1000 < retention_ms
 
     async def terminate(self) -> tuple[int, int, int]:
         """Take no more messages, for good; the last one there is."""

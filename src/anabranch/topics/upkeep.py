@@ -1,0 +1,129 @@
+"""What topics are held to beside the traffic: each rule in its own time, over the topics that are open.
+
+    rates        every 10 s, of topics that somebody used since
+    sequences    what deduplication has learnt is written down, producers away for long are forgotten
+    backlogs     beyond a quota producers are sent away, or the oldest messages are skipped
+    expiry       messages older than their time to live are skipped by the subscriptions that have them
+    inactive     topics that nobody uses go, if the rules say so
+    abandoned    subscriptions without consumers for long go, if the rules say so
+
+A round goes through the open topics in slices.  What fails for one is logged and tried again next time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from anabranch.base.errors import AnabranchError
+from anabranch.base.rates import PERIOD_S
+from anabranch.topics.backlog import evict_to, exceeded
+from anabranch.topics.non_persistent import NonPersistentTopic
+from anabranch.topics.surroundings import Surroundings
+from anabranch.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from anabranch.topics.registry import AnyTopic, Topics
+
+log = logging.getLogger(__name__)
+
+_SLICE = 64
+_EVICTING = "consumer_backlog_eviction"
+
+
+class TopicUpkeep:
+    def __init__(self, topics: "Topics", around: Surroundings) -> None:
+        self._topics = topics
+        self._around = around
+
+    async def run(self) -> None:
+        """For as long as the node lives."""
+        told = self._around.upkeep
+        rounds: list[tuple[Callable[[AnyTopic], Awaitable[None]], Callable[[], float]]] = [
+            (self._look, lambda: PERIOD_S),
+            (self._tend, lambda: told().deduplication_snapshot_interval_s),
+            (self.check_backlog, lambda: told().backlog_check_interval_s),
+            (self.expire, lambda: told().expiry_check_interval_minutes * 60),
+            (self.check_inactive, lambda: told().inactive_check_interval_s),
+            (self.drop_abandoned, lambda: told().subscription_check_interval_minutes * 60),
+        ]
+        await asyncio.gather(*[self._repeat(work, interval_s) for work, interval_s in rounds])
+
+    async def _repeat(
+        self, work: "Callable[[AnyTopic], Awaitable[None]]", interval_s: Callable[[], float]
+    ) -> None:
+        while True:
+            await asyncio.sleep(interval_s())
+            await self.round(work)
+
+    async def round(self, work: "Callable[[AnyTopic], Awaitable[None]]") -> None:
+        for i, topic in enumerate(self._topics):
+            try:
+                await work(topic)
+            except (AnabranchError, OSError) as error:
+                log.warning("%s: %s", topic.full_name, error)
+            if i % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+
+    # --- the rounds
+
+    async def _look(self, topic: "AnyTopic") -> None:
+        topic.look(self._around.clock.monotonic())
+
+    async def _tend(self, topic: "AnyTopic") -> None:
+        await topic.tend()
+
+    async def check_backlog(self, topic: "AnyTopic") -> None:
+        """Keep a backlog to its quota."""
+        if isinstance(topic, NonPersistentTopic):
+            return
+        rules = topic.rules
+        if rules.backlog_size.limit is None and rules.backlog_age.limit is None:
+            return
+        now_ms = self._around.clock.now_ms()
+        quota = exceeded(topic.partition, topic.subscriptions.slowest(), rules, now_ms)
+        if quota is None or quota.limit is None:
+            return
+        log.info("%s: its backlog is beyond a quota (%s)", topic.full_name, quota.action)
+        if quota.action != _EVICTING:
+            topic.send_producers_away()
+        elif quota is rules.backlog_size:
+            _advance(topic, evict_to(topic.partition, quota.limit))
+        else:
+            _advance(topic, await topic.offset_for_time(now_ms - quota.limit * 1000))
+
+    async def expire(self, topic: "AnyTopic") -> None:
+        """Skip what is older than the topic's time to live."""
+        ttl_s = topic.rules.message_ttl_s
+        if isinstance(topic, Topic) and ttl_s is not None:
+            _advance(topic, await topic.offset_for_time(self._around.clock.now_ms() - ttl_s * 1000))
+
+    async def check_inactive(self, topic: "AnyTopic") -> None:
+        """Delete a topic that nobody has used for as long as the rules say."""
+        rules = topic.rules
+        now_s = self._around.clock.monotonic()
+        if topic.is_active or not rules.delete_inactive:
+            topic.active_s = now_s
+        elif now_s - topic.active_s >= rules.delete_inactive_after_s and not topic.keeps_data(now_s):
+            log.info("%s is deleted: nobody uses it", topic.full_name)
+            await self._topics.delete(topic.name)
+
+    async def drop_abandoned(self, topic: "AnyTopic") -> None:
+        """Delete subscriptions that had no consumers for as long as the rules say."""
+        after_s = topic.rules.subscription_expiration_s
+        if not isinstance(topic, Topic) or after_s is None:
+            return
+        before_ms = self._around.clock.now_ms() - after_s * 1000
+        for held in topic.subscriptions:
+            if held.is_durable and not held.subscription.consumers and held.last_active_ms < before_ms:
+                log.info(
+                    "%s: subscription %s is deleted: nobody uses it", topic.full_name, held.subscription.name
+                )
+                await topic.unsubscribe(held.subscription.name)
+
+
+def _advance(topic: Topic, offset: int) -> None:
+    """Durable subscriptions go on from `offset`, if they are behind it."""
+    for held in topic.subscriptions:
+        if held.is_durable and held.cursor.mark_delete < offset:
+            held.subscription.advance_to(offset)
