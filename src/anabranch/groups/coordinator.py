@@ -138,6 +138,10 @@ class GroupCoordinator:
             except AnabranchError as error:
                 log.warning("offsets of deleted topics stay in partition %d: %s", index, error)
 
+    def let_go(self) -> None:
+        """The node is about to stop: whoever waits for its group is told to look for another coordinator."""
+        self._runtime.let_go()
+
     def close(self) -> None:
         for task in self._forgetting:
             task.cancel()

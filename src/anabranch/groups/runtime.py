@@ -19,7 +19,7 @@ Times are those of the wall, as they are kept in records; timers run on the even
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from anabranch.base.clock import Clock
@@ -57,7 +57,7 @@ _PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
 class _Served(Generic[S]):
     """A shard, its partition, and the timers that run for it."""
 
-    __slots__ = ("loading", "partition", "shard", "timers", "waiting")
+    __slots__ = ("held", "loading", "partition", "shard", "timers", "waiting")
 
     def __init__(self, shard: S, partition: Partition) -> None:
         self.shard = shard
@@ -65,6 +65,8 @@ class _Served(Generic[S]):
         self.timers: dict[Hashable, asyncio.TimerHandle] = {}
         self.loading: asyncio.Task[None] | None = None
         self.waiting: set[asyncio.Future[Answer]] = set()
+        self.held: set[asyncio.Future[Answer]] = set()
+        """Of those that wait, the ones that wait for a later decision."""
 
     def abandon(self) -> None:
         """The partition is served here no more: nothing will come, nobody should wait."""
@@ -73,9 +75,15 @@ class _Served(Generic[S]):
         for timer in self.timers.values():
             timer.cancel()
         self.timers.clear()
-        for token in self.waiting:
-            if not token.done():
-                token.set_exception(NotCoordinator("the coordinator is served here no more"))
+        _refuse(self.waiting)
+
+    def wait(self, token: "asyncio.Future[Answer]", effects: Effects) -> None:
+        """`token` is not answered yet, by these effects or later ones."""
+        self.waiting.add(token)
+        token.add_done_callback(self.waiting.discard)
+        if not any(answered is token for answered, _ in effects.replies):
+            self.held.add(token)
+            token.add_done_callback(self.held.discard)
 
 
 class Runtime(Generic[S]):
@@ -87,6 +95,7 @@ class Runtime(Generic[S]):
         self._new_shard = new_shard
         self._partition = partition
         self._served: dict[int, _Served[S]] = {}
+        self._is_stopping = False
 
     def shards(self) -> list[S]:
         """Those that are loaded."""
@@ -103,10 +112,12 @@ class Runtime(Generic[S]):
         """As `submit`, over a shard that is loaded; the answer may be there already."""
         served = self._find(index)
         token: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._carry_out(served, decide(served.shard, token, self._clock.now_ms()))
+        effects = decide(served.shard, token, self._clock.now_ms())
+        self._carry_out(served, effects)
         if not token.done():
-            served.waiting.add(token)
-            token.add_done_callback(served.waiting.discard)
+            served.wait(token, effects)
+            if self._is_stopping:
+                _refuse(served.held)
         return token
 
     async def end_transaction(
@@ -149,6 +160,12 @@ class Runtime(Generic[S]):
     def is_served(self, index: int) -> bool:
         """Somebody has asked for shard `index`."""
         return index in self._served
+
+    def let_go(self) -> None:
+        """The node is about to stop: nobody waits for others any more, as members do for a rebalance."""
+        self._is_stopping = True
+        for served in self._served.values():
+            _refuse(served.held)
 
     def close(self) -> None:
         for served in self._served.values():
@@ -309,6 +326,12 @@ def _refusal(error: Exception) -> Exception:
     if isinstance(error, UnknownTopic):
         return CoordinatorNotAvailable(str(error))
     return NotCoordinator(str(error))
+
+
+def _refuse(tokens: Iterable["asyncio.Future[Answer]"]) -> None:
+    for token in tokens:
+        if not token.done():
+            token.set_exception(NotCoordinator("the coordinator is served here no more"))
 
 
 def _answer(replies: list[tuple[Token, Answer]]) -> None:

@@ -262,6 +262,18 @@ async def test_whoever_waits_is_told_when_the_topic_goes(tmp_path: Path) -> None
             await waiting
 
 
+async def test_whoever_waits_for_others_is_told_when_the_node_stops(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        waits = asyncio.ensure_future(broker.groups.submit("g", lambda shard, token, now_ms: Effects()))
+        await asyncio.sleep(0)
+        broker.groups.let_go()
+        for late in (waits, broker.groups.submit("g", lambda shard, token, now_ms: Effects())):
+            with pytest.raises(NotCoordinator):
+                await late
+        await broker.commit("g", 5)
+        assert await broker.fetch("g") == 5
+
+
 async def test_offsets_of_deleted_topics_are_forgotten_in_every_shard(tmp_path: Path) -> None:
     async with coordinated(tmp_path) as broker:
         for number in range(10):
