@@ -224,7 +224,6 @@ class Node:
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
         self._groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
-        self._groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
         if self._http is not None:
             await self._http.close(_GRACE_S)
         if self._pulsar is not None:
