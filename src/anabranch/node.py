@@ -24,7 +24,8 @@ from anabranch.base.network import Network, TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
-from anabranch.cluster.image import BrokerImage, ClusterImage, topic_changes
+from anabranch.cluster.image import BrokerImage, ClusterImage
+from anabranch.cluster.open_topics import keep_informed
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.topics import TopicDefaults
@@ -136,6 +137,7 @@ class Node:
         self._run(self._upkeep.run())
         self._run(self._groups.load())
         self._run(self._states.load())
+        self._run(self._topics.run())
         self._run(self._transactions.run())
 
     async def _listen(self, services: Services, connections: int, undo: AsyncExitStack) -> None:
@@ -171,15 +173,8 @@ class Node:
             )
         )
 
-        def image_changed(old: ClusterImage, new: ClusterImage) -> None:
-            for before, after in topic_changes(old, new):
-                if before is not None and after is None:
-                    self._topics.deleted(before.name)
-            for name in old.non_persistent.keys() - new.non_persistent.keys():
-                self._topics.deleted(name)
-            self._topics.rules_changed()
-
-        cluster.subscribe(image_changed)
+        keep_informed(self._topics, cluster)
+        dynamic.on_change(lambda old, new: self._topics.rules_changed())
         return PulsarServices(clock, dynamic, cluster, catalog, self._topics)
 
     async def _listen_for_pulsar(

@@ -56,6 +56,7 @@ class Publishing:
         new, where = deduplication.sift(producer.name, sends)
         stored, acknowledged, error = self._store(producer, new)
         deduplication.stored(producer.name, new[: len(stored)], self._partition.log_end)
+        self.on_stored()
         if len(new) != len(sends) and acknowledged is None:
             acknowledged = self._partition.acknowledgement()  # the originals may still be on their way
         if error is not None:
@@ -99,7 +100,6 @@ class Publishing:
             producer.chunked_messages += sum([send.is_chunk for send in sends])
         if self.limit is not None:
             self.limit.take(messages, size)
-        self.on_stored()
 
     def _published(
         self, offsets: list[int], acknowledged: "asyncio.Future[None] | None", error: AnabranchError | None

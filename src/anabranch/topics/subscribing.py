@@ -260,6 +260,12 @@ class Subscriptions:
         if held.delay is not None:
             held.delay.close()
 
+    async def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Nothing if it is not durable: what nobody keeps has none."""
+        durable = self.get(name).durable
+        if durable is not None:
+            await self._around.positions.set_properties(durable, properties)
+
     # --- moving
 
     def clamp(self, offset: int) -> int:
