@@ -24,6 +24,10 @@ LABELS = {
     "ack_ms.p99": "acknowledged, p99",
     "e2e_ms.p50": "consumed, p50",
     "e2e_ms.p99": "consumed, p99",
+    "settled_s": "until all is owned",
+    "commits_s": "commits a second",
+    "offsets_s": "offsets a second",
+    "cpu_per_commit": "broker CPU a commit",
 }
 GOOD, BAD, PLAIN = "#1a7f37", "#c93c37", "#57606a"
 

@@ -133,8 +133,8 @@ ROWS = (
     Row("100 members and one more, KIP-848", partial(many_members, "consumer"), within(1.0)),
     Row("100 members start, classic", partial(many_start, "classic"), within(1.0)),
     Row("100 members start, KIP-848", partial(many_start, "consumer"), within(1.0)),
-    Row("commits, 4 groups, each waits", partial(commits, 1, 1, 2_000), no_slower("commits_s")),
+    Row("commits, 4 groups, each waits", partial(commits, 1, 1, 1_000), no_slower("commits_s")),
     Row("commits, 4 groups, 16 under way", partial(commits, 16, 1, 10_000), no_slower("commits_s")),
-    Row("commits of 100 offsets, 4 groups", partial(commits, 4, 100, 300), no_slower("offsets_s")),
-    Row("transactions of 100 records", partial(transactions, 300), no_slower("records_s")),
+    Row("commits of 100 offsets, 4 groups", partial(commits, 4, 100, 300), {}),
+    Row("transactions of 100 records", partial(transactions, 200), no_slower("records_s")),
 )

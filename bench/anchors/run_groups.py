@@ -102,18 +102,18 @@ def main() -> None:
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", "bench/anchors/run_groups.py", *repeatable(sys.argv[1:])]),
         "machine": machine(),
-        "rows": [],
     }
-    before = json.loads(args.add.read_text()) if args.add and args.add.exists() else {}
     compileall.compile_dir(ROOT / "src", quiet=2)  # as an installed package is
     with tempfile.TemporaryDirectory(prefix="anchors-", dir=args.data) as temporary:
         folder = Path(temporary)
         print("side by side, ours / Kafka's", flush=True)
-        report["rows"] = together(before.get("rows", []), run_rows(args, folder))
-        report["loading"] = before.get("loading", {})
+        report["rows"] = run_rows(args, folder)
         if args.only in LOADING:
             report["loading"] = group_loading.measure(folder, args.rounds)
             group_loading.show(report["loading"])
+    before = json.loads(args.add.read_text()) if args.add and args.add.exists() else {}
+    report["rows"] = together(before.get("rows", []), report["rows"])
+    report.setdefault("loading", before.get("loading", {}))
     path = args.out or args.add or ROOT / "bench" / "results" / f"{report['at'][:10]}-groups.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")
