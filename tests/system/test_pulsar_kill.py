@@ -7,7 +7,7 @@ everything is read back:
     sent                          -> there, once, in order (the client sends again what has no receipt)
     there                         -> was delivered
     delivered again               -> was not acknowledged, or not 1.5 s before some kill
-                                     (the client takes 0.1 s to acknowledge, the broker at most 1 s to keep it)
+                                     (the client takes 0.1 s to tell, the broker at most 1 s to keep it)
 
 3 kills, 20 with ANABRANCH_SOAK=1.
 """
