@@ -41,19 +41,30 @@ def retention(value: RetentionPolicies, call: Call) -> None:
         )
 
 
-def backlog_quota(value: BacklogQuota, kept: RetentionPolicies | None, kind: str) -> None:
-    """A quota that the retention beside it would always exceed is of no use."""
+def backlog_quota(value: BacklogQuota, kept: RetentionPolicies | None, kind: str, of: str) -> None:
+    """What a backlog may be is less than what is kept anyway, or nothing would be left to hold it to."""
     if value.policy is None:
-        raise Refused(412, "a backlog quota has a policy")
-    if kept is None or (kept.retention_time_in_minutes, kept.retention_size_in_mb) == (0, 0):
-        return
-    size, time_s = value.limit_bytes, value.limit_time
-    by_size = kind == BACKLOG_SIZE and size > 0 and 0 < size <= kept.retention_size_in_mb * _MEGABYTE
-    by_time = kind != BACKLOG_SIZE and time_s > 0 and time_s <= kept.retention_time_in_minutes * 60
-    if by_size or by_time:
+        raise Refused(400, "the data validation failed: a backlog quota has a policy")
+    if kind == BACKLOG_SIZE and not _go_together(value, kept):
         raise Refused(
-            412, "Backlog Quota exceeds configured retention quota. Please increase retention quota"
+            412,
+            f"Backlog Quota exceeds configured retention quota for {of}. "
+            "Please increase retention quota and retry",
         )
+
+
+def retention_beside(value: RetentionPolicies, quotas: dict[str, BacklogQuota], of: str) -> None:
+    """The same, when it is the retention that changes."""
+    quota = quotas.get(BACKLOG_SIZE)
+    if quota is not None and not _go_together(quota, value):
+        raise Refused(412, f"Retention Quota must exceed configured backlog quota for {of}.")
+
+
+def _go_together(quota: BacklogQuota, kept: RetentionPolicies | None) -> bool:
+    if kept is None:
+        return True
+    megabytes, minutes = kept.retention_size_in_mb, kept.retention_time_in_minutes
+    return not (0 < megabytes * _MEGABYTE <= quota.limit_bytes or 0 < minutes * 60 <= quota.limit_time)
 
 
 def auto_creation(value: AutoTopicCreationOverride, call: Call) -> None:

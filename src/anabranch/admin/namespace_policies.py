@@ -18,6 +18,7 @@ from anabranch.admin.checks import (
     not_below_zero,
     persistence,
     retention,
+    retention_beside,
     subscription_types,
 )
 from anabranch.admin.errors import Refused
@@ -51,10 +52,15 @@ class Policy(NamedTuple):
     removable: bool = True
 
 
+def _retention(value: RetentionPolicies, call: Call) -> None:
+    retention(value, call)
+    retention_beside(value, call.policies.backlog_quota_map, "namespace")
+
+
 _POLICIES = (
     Policy("messageTTL", "message_ttl_in_seconds", int, not_below_zero),
     Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int, not_below_zero),
-    Policy("retention", "retention_policies", RetentionPolicies, retention),
+    Policy("retention", "retention_policies", RetentionPolicies, _retention),
     Policy("deduplication", "deduplication_enabled", bool),
     Policy("autoTopicCreation", "auto_topic_creation_override", AutoTopicCreationOverride, auto_creation),
     Policy(
@@ -207,7 +213,7 @@ def told(quota: BacklogQuota) -> BacklogQuota:
 async def set_quota(call: Call) -> None:
     """Set one of a namespace's backlog quotas."""
     kind, quota = quota_type(call), call.body
-    backlog_quota(quota, call.policies.retention_policies, kind)
+    backlog_quota(quota, call.policies.retention_policies, kind, "namespace")
     await alter(
         call,
         lambda policies: msgspec.structs.replace(

@@ -23,11 +23,17 @@ Handler = Callable[["Call"], Awaitable[Any]]
 API = "/admin/v2"
 
 _PARTS = (
+    "lookup",
     "clusters",
     "brokers",
     "tenants",
     "namespaces",
     "namespace_policies",
+    "namespace_topics",
+    "topics",
+    "topic_policies",
+    "subscriptions",
+    "messages",
 )
 
 

@@ -5,7 +5,11 @@
 The last boundary belongs to the last bundle.
 """
 
+import zlib
+from bisect import bisect_right
+
 from anabranch.base.errors import Invalid
+from anabranch.base.ids import TopicName
 from anabranch.meta.policies import Bundles
 
 MAX_BUNDLES = 1 << 16  # Pulsar takes no more
@@ -19,3 +23,11 @@ def equal_bundles(count: int) -> Bundles:
     step = (_END + 1) // count
     boundaries = [f"0x{index * step:08x}" for index in range(count)]
     return Bundles([*boundaries, f"0x{_END:08x}"], count)
+
+
+def bundle_of(bundles: Bundles, name: TopicName) -> str:
+    """The bundle that a topic, or a partition by its own name, is in: `0x40000000_0x80000000`."""
+    boundaries = [int(text, 16) for text in bundles.boundaries]
+    index = bisect_right(boundaries, zlib.crc32(name.pulsar.encode())) - 1
+    index = min(index, len(boundaries) - 2)
+    return f"{bundles.boundaries[index]}_{bundles.boundaries[index + 1]}"

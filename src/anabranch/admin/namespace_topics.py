@@ -1,0 +1,88 @@
+"""What is asked of all topics of a namespace, or of those in one of its bundles."""
+
+from itertools import pairwise
+
+from anabranch.admin.call import Call
+from anabranch.admin.errors import Refused
+from anabranch.admin.namespace_policies import BASE
+from anabranch.admin.routes import get, post, put
+from anabranch.admin.topics import names_of
+from anabranch.base.errors import NotFound
+from anabranch.base.ids import TopicName
+from anabranch.cluster.bundles import bundle_of
+from anabranch.topics.topic import Topic
+
+_MODES = {"PERSISTENT": ("persistent",), "NON_PERSISTENT": ("non-persistent",)}
+_ALL = ("persistent", "non-persistent")
+
+
+@get(BASE + "/topics", answer=list[str], query=("mode", "includeSystemTopic"))
+async def topics(call: Call) -> list[str]:
+    """The topics of a namespace, stored and not as `mode` says (PERSISTENT, NON_PERSISTENT, ALL)."""
+    domains = _MODES.get(call.query.get("mode", "PERSISTENT"), _ALL)
+    call.services.pulsar.catalog.policies(call.namespace)
+    return [
+        name
+        for topic in call.image.topics_in(call.namespace)
+        if topic.name.domain in domains and (call.flag("includeSystemTopic") or not topic.is_internal)
+        for name in names_of(topic)
+    ]
+
+
+def _names(call: Call, *, stored_only: bool = False) -> list[TopicName]:
+    """What clients attach to in the namespace, or in the bundle of it that the path names."""
+    bundles = call.policies.bundles
+    wanted = call.path.get("bundle")
+    if wanted is not None and (bundles is None or wanted not in bundle_names(bundles.boundaries)):
+        raise NotFound(f"Bundle range {wanted[:100]} not found")
+    return [
+        TopicName.from_pulsar(name)
+        for topic in call.image.topics_in(call.namespace)
+        if not topic.is_internal and (topic.name.is_persistent or not stored_only)
+        for name in names_of(topic)
+        if wanted is None or bundles is None or bundle_of(bundles, TopicName.from_pulsar(name)) == wanted
+    ]
+
+
+def bundle_names(boundaries: list[str]) -> set[str]:
+    return {f"{first}_{end}" for first, end in pairwise(boundaries)}
+
+
+@put(BASE + "/unload", query=("authoritative",))
+@put(BASE + "/{bundle}/unload", query=("authoritative", "destinationBroker"))
+async def unload(call: Call) -> None:
+    """Close the topics of a namespace or bundle; their clients look them up again."""
+    for name in _names(call):
+        await call.services.pulsar.topics.unload(name)
+
+
+@post(BASE + "/clearBacklog", query=("authoritative",))
+@post(BASE + "/clearBacklog/{subscription}", query=("authoritative",))
+@post(BASE + "/{bundle}/clearBacklog", query=("authoritative",))
+@post(BASE + "/{bundle}/clearBacklog/{subscription}", query=("authoritative",))
+async def clear_backlog(call: Call) -> None:
+    """Skip everything that subscriptions, or the one of that name, have not read."""
+    wanted = call.path.get("subscription")
+    for name in _names(call, stored_only=True):
+        topic = await call.services.pulsar.topics.open(name)
+        assert isinstance(topic, Topic), "it is stored"
+        for held in topic.subscriptions:
+            if wanted is None or held.subscription.name == wanted:
+                held.subscription.advance_to(topic.end)
+                await topic.save(held.subscription)
+
+
+@post(BASE + "/unsubscribe/{subscription}", query=("authoritative",))
+@post(BASE + "/{bundle}/unsubscribe/{subscription}", query=("authoritative",))
+async def unsubscribe(call: Call) -> None:
+    """Delete the subscription of that name from every topic that has it."""
+    wanted = call.path["subscription"]
+    for name in _names(call, stored_only=True):
+        topic = await call.services.pulsar.topics.open(name)
+        assert isinstance(topic, Topic), "it is stored"
+        found = topic.subscriptions.find(wanted)
+        if found is None:
+            continue
+        if found.consumers:
+            raise Refused(412, "Subscription has active connected consumers")
+        await topic.unsubscribe(wanted)
