@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from anabranch import __version__
-from anabranch.cli import consume, dump_command, group, produce, topic, transaction
+from anabranch.cli import (
+    consume,
+    dump_command,
+    group,
+    namespace,
+    produce,
+    pulsar_consume,
+    pulsar_produce,
+    subscription,
+    tenant,
+    topic,
+    transaction,
+)
+
+_OVER_PULSAR = " --pulsar"
 
 app = typer.Typer(
     name="anabranch",
@@ -52,14 +66,26 @@ def _standalone(context: typer.Context) -> None:
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.command(f"produce{_OVER_PULSAR}", hidden=True)(pulsar_produce.produce)
+app.command(f"consume{_OVER_PULSAR}", hidden=True)(pulsar_consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
+app.add_typer(tenant.app, name="tenant")
+app.add_typer(namespace.app, name="namespace")
+app.add_typer(subscription.app, name="subscription")
 app.add_typer(dump_command.app, name="log")
+
+
+def _by_protocol(arguments: list[str]) -> list[str]:
+    """`produce` and `consume` with --pulsar are commands of their own: their options are Pulsar's."""
+    if arguments[:1] in (["produce"], ["consume"]) and "--pulsar" in arguments:
+        return [arguments[0] + _OVER_PULSAR, *(text for text in arguments[1:] if text != "--pulsar")]
+    return arguments
 
 
 def run(arguments: list[str]) -> int:
     try:
-        app(args=arguments, prog_name="anabranch")
+        app(args=_by_protocol(arguments), prog_name="anabranch")
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 1
     return 0

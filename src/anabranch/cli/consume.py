@@ -73,7 +73,10 @@ def consume(
     client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of a topic."""
+    """Print the records of a topic.
+
+    With --pulsar as Pulsar's clients get them (`anabranch consume --pulsar --help`).
+    """
     render = _renderer(json_ or format_ is Format.JSON, Columns(timestamps, offsets, headers, keys))
     client = consumer(
         bootstrap,

@@ -157,7 +157,10 @@ def produce(
     client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Send records: one a line of standard input, of a file, or given by --value."""
+    """Send records: one a line of standard input, of a file, or given by --value.
+
+    With --pulsar as Pulsar's clients do (`anabranch produce --pulsar --help`).
+    """
     if value and file:
         raise Misuse("--value and --file exclude each other")
     if idempotent and acks is not Acks.ALL:
@@ -175,7 +178,7 @@ def produce(
     )
     delivery = Delivery(client, topic, partition, headers)
     started = time.monotonic()
-    lines = [text.encode() for text in value] if value else _lines(file)
+    lines = [text.encode() for text in value] if value else input_lines(file)
     _send_all(
         delivery, (key_value(line, separator, key, null) for line in lines), show=not (quiet or as_json)
     )
@@ -195,7 +198,7 @@ def _raise_failures(delivery: Delivery, bootstrap: str) -> None:
     raise CommandError(f"{lost} not sent: {reason.args[0]}", reason.next_step)
 
 
-def _lines(file: Path | None) -> Iterator[bytes]:
+def input_lines(file: Path | None) -> Iterator[bytes]:
     """Lines without their line feed."""
     if file is None:
         if sys.stdin.isatty():

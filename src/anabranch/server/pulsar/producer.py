@@ -15,8 +15,10 @@ from anabranch.server.pulsar.properties import metadata_of
 from anabranch.server.pulsar.registry import Later, command
 from anabranch.server.pulsar.schema import take_schema
 from anabranch.server.pulsar.topic_access import open_topic, topic_name
-from anabranch.topics.errors import TopicClosed
+from anabranch.topics.errors import NotAllowed, TopicClosed
 from anabranch.topics.producer import AccessMode, Joined, Producer
+from anabranch.topics.registry import AnyTopic
+from anabranch.topics.topic import Topic
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 
@@ -45,7 +47,7 @@ async def _join(request: pb.Producer, connection: PulsarConnection) -> None:
         services, topic, request.schema if request.HasField("schema") else None
     )
     if request.initial_subscription_name:
-        await topic.create_subscription(request.initial_subscription_name, from_earliest=True)
+        await _make_subscription(topic, request.initial_subscription_name)
     made = Producer(
         request.producer_id,
         request.producer_name or services.topics.new_producer_name(),
@@ -70,6 +72,15 @@ async def _join(request: pb.Producer, connection: PulsarConnection) -> None:
         raise TopicClosed(f"{topic.full_name} was closed meanwhile; look it up again")
     connection.producers.opened(request.producer_id, made, topic)
     _succeed(connection, request.request_id, made, joined, schema_version)
+
+
+async def _make_subscription(topic: AnyTopic, name: str) -> None:
+    """The subscription that is to be there from the first message on.  Nothing is kept for it elsewhere."""
+    if not isinstance(topic, Topic) or topic.subscriptions.find(name) is not None:
+        return
+    if not topic.rules.auto_create_subscriptions:
+        raise NotAllowed(f"the initial subscription {name} does not exist, and using it does not create it")
+    await topic.create_subscription(name, from_earliest=True)
 
 
 def _succeed(

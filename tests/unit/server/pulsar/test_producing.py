@@ -190,3 +190,22 @@ async def test_a_schema_is_refused_clearly(broker: PulsarBroker) -> None:
     client = await broker.connect()
     schema = pb.Schema(name="s", schema_data=b"{}", type=pb.Schema.Avro)
     assert await refusal(client, schema=schema) == "IncompatibleSchema"
+
+
+async def test_a_subscription_from_the_first_message_on(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await producer(client, initial_subscription_name="s")
+    client.tell(C.SEND, entry_of(b"x"), producer_id=1, sequence_id=0)
+    await client.ask(
+        C.SUBSCRIBE, topic="t", subscription="s", type=0, consumer_id=1, request_id=5, initial_position=0
+    )
+    client.tell(C.FLOW, consumer_id=1, message_permits=1)
+    assert (await client.message()).command.message.message_id.entry_id == 0
+    flying = "non-persistent://public/default/t"
+    await producer(client, 2, topic=flying, initial_subscription_name="s")
+
+
+async def test_no_subscription_where_none_may_be_made(tmp_path: Path) -> None:
+    async with pulsar_broker(tmp_path, allowAutoSubscriptionCreation="false") as broker:
+        client = await broker.connect()
+        assert await refusal(client, initial_subscription_name="s") == "NotAllowedError"
