@@ -123,7 +123,8 @@ def _enter(policy: Policy) -> None:
     change.__doc__ = f"Set a namespace's {words}."
     remove.__doc__ = f"Take back a namespace's {words}."
     get(path, answer=policy.kind)(show)
-    route(policy.setter, path, body=policy.kind | None)(change)
+    for method in sorted({"POST", policy.setter}):
+        route(method, path, body=policy.kind | None)(change)
     if policy.removable:
         delete(path)(remove)
 

@@ -194,7 +194,8 @@ def _enter(policy: Policy) -> None:
     change.__doc__ = f"Set a topic's {words}."
     remove.__doc__ = f"Take back a topic's {words}."
     get(path, answer=policy.kind, query=("applied", "isGlobal"))(show)
-    route(policy.setter, path, body=policy.kind | None, query=("messageTTL", "isGlobal"))(change)
+    for method in sorted({"POST", policy.setter}):
+        route(method, path, body=policy.kind | None, query=("messageTTL", "isGlobal"))(change)
     delete(path, query=("isGlobal",))(remove)
 
 
