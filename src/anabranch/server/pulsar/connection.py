@@ -43,6 +43,7 @@ _trouble = Seldom(log, 1.0)
 _MAX_TASKS = 1000
 _FULL_BYTES = 1 << 20
 _MAX_UNSENT = 4 << 20
+_LARGE_BYTES = 64 << 10  # frames up to this size stay where they are until the turn is over (framing)
 _TURN_S = 0.02
 _CONNECT = BaseCommand.CONNECT
 _SEND = BaseCommand.SEND
@@ -211,11 +212,13 @@ class PulsarConnection:
             if entry is None:
                 raise Corrupt("SEND without a message")
             self.producers.collect(command.send, entry)
+            if len(frame) > _LARGE_BYTES:
+                self.producers.publish()  # its buffer may be another's before the turn is over
             return
         if self.producers.collected:
             self.producers.publish()  # they came before
         known = self._home.commands.get(type)
-        if known is None or not command.HasField(known.field):  # type: ignore[arg-type]
+        if known is None or not command.HasField(known.field):
             raise Corrupt(f"command {type} is unknown, empty, or not for a broker")
         if self.is_connected and type == _CONNECT:
             raise Corrupt("CONNECT a second time")
@@ -290,7 +293,7 @@ class PulsarConnection:
         if self._in_turn:
             self._collected.extend(chunks)
             for chunk in chunks:
-                self._collected_bytes += len(chunk)  # type: ignore[arg-type]
+                self._collected_bytes += len(chunk)
             if self._collected_bytes > _FULL_BYTES:
                 self._send_collected()
                 if self.link.unsent > _MAX_UNSENT:

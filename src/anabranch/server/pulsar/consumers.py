@@ -114,7 +114,7 @@ class Attached:
         """Messages that the subscription has not acknowledged."""
         if isinstance(self.subscription, LiveSubscription):
             return 0
-        return self.subscription.cursor.backlog(self.topic.end)  # type: ignore[no-any-return]
+        return self.subscription.cursor.backlog(self.topic.end)
 
     async def detach(self) -> None:
         await self.topic.detach(self.subscription, self.consumer)

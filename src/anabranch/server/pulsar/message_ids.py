@@ -10,7 +10,7 @@ earliest   (-1, -1), and these travel as unsigned numbers       latest   (2^63 -
 
 from collections.abc import Iterable, Sequence
 
-from anabranch.subscriptions.subscription import Ack
+from anabranch.subscriptions.acking import Ack
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 LATEST = (1 << 63) - 1
