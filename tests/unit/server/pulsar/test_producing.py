@@ -209,3 +209,43 @@ async def test_no_subscription_where_none_may_be_made(tmp_path: Path) -> None:
     async with pulsar_broker(tmp_path, allowAutoSubscriptionCreation="false") as broker:
         client = await broker.connect()
         assert await refusal(client, initial_subscription_name="s") == "NotAllowedError"
+
+
+async def test_receipts_wait_for_the_disk_in_order(tmp_path: Path) -> None:
+    async with pulsar_broker(tmp_path, log_flush_interval_messages="1") as broker:
+        client = await broker.connect()
+        await producer(client)
+        damaged = bytearray(entry_of(b"hello"))
+        damaged[-1] ^= 1
+        entries = [entry_of(b"a"), bytes(damaged), entry_of(b"b"), entry_of(b"c")]
+        for n, entry in enumerate(entries):
+            client.tell(C.SEND, entry, producer_id=1, sequence_id=n)
+        assert client.heard() == []
+        closing = client.ask(C.CLOSE_PRODUCER, producer_id=1, request_id=5)
+        assert (await closing).type == C.SUCCESS  # the last of all
+        assert client.heard() == ["SEND_RECEIPT", "SEND_ERROR", "SEND_RECEIPT", "SEND_RECEIPT"]
+
+
+async def test_too_many_messages_without_receipts_pause_the_connection(tmp_path: Path) -> None:
+    settings = {"maxPendingPublishRequestsPerConnection": "5", "log_flush_interval_messages": "1"}
+    async with pulsar_broker(tmp_path, **settings) as broker:
+        client = await broker.connect()
+        await producer(client)
+        for n in range(5):
+            client.tell(C.SEND, entry_of(b"x"), producer_id=1, sequence_id=n)
+        assert client.link.paused
+        for _ in range(5):
+            await client.hear(C.SEND_RECEIPT)
+        assert not client.link.paused
+
+
+async def test_a_publish_rate_pauses_the_connection(tmp_path: Path) -> None:
+    async with pulsar_broker(tmp_path, maxPublishRatePerTopicInMessages="10") as broker:
+        client = await broker.connect()
+        await producer(client)
+        for n in range(40):
+            if client.link.paused:
+                break
+            client.tell(C.SEND, entry_of(b"x"), producer_id=1, sequence_id=n)
+        assert client.link.paused
+        assert n < 40
