@@ -14,6 +14,7 @@ from anabranch.records.entries import Entry
 from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.channel import Delivery
 from anabranch.subscriptions.consumer import Consumer
+from anabranch.subscriptions.delaying import metadata_of
 from anabranch.subscriptions.errors import (
     ConsumerBusy,
     ConsumerGone,
@@ -22,6 +23,8 @@ from anabranch.subscriptions.errors import (
 )
 from anabranch.subscriptions.exclusive import Exclusive
 from anabranch.subscriptions.failover import Failover
+from anabranch.subscriptions.hash_ranges import HashRing, KeyOwners, StickyRanges
+from anabranch.subscriptions.key_hash import key_of
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.settings import SubscriptionSettings
 from anabranch.subscriptions.shared import RoundRobin
@@ -51,6 +54,7 @@ class LiveSubscription:
         self._policy: Exclusive | Failover | None = None
         self._active: Consumer | None = None
         self._round_robin = RoundRobin()
+        self._owners: KeyOwners | None = None
         self._is_closed = False
 
     # --- who is attached
@@ -64,9 +68,11 @@ class LiveSubscription:
         if 0 < self.settings.max_consumers <= len(self.consumers):
             raise ConsumerBusy("Subscription reached max consumers limit")
         if not self.consumers:
-            self._begin(kind)
+            self._begin(consumer, kind)
         if self._policy is not None:
             self._policy.check(self.consumers)
+        elif self._owners is not None:
+            self._owners.add(consumer)
         else:
             self._round_robin.add(consumer)
         self.consumers.append(consumer)
@@ -74,14 +80,17 @@ class LiveSubscription:
         if not self._elect() and self._policy is not None and self._policy.is_told:
             consumer.channel.active_changed(consumer, self._active is consumer)
 
-    def _begin(self, kind: SubscriptionKind) -> None:
+    def _begin(self, consumer: Consumer, kind: SubscriptionKind) -> None:
         self.kind = kind
         self._round_robin = RoundRobin()
-        self._policy = None
+        self._policy = self._owners = None
         if kind == SubscriptionKind.EXCLUSIVE:
             self._policy = Exclusive()
         elif kind == SubscriptionKind.FAILOVER:
             self._policy = Failover(self._topic, self._partition_index)
+        elif kind == SubscriptionKind.KEY_SHARED:
+            is_sticky = consumer.key_sharing.ranges is not None
+            self._owners = StickyRanges() if is_sticky else HashRing(self.settings.hash_points)
 
     def _elect(self) -> bool:
         """Whether another consumer is active now; all are told then."""
@@ -100,7 +109,9 @@ class LiveSubscription:
             return
         consumer.is_attached = False
         self.consumers.remove(consumer)
-        if self._policy is None:
+        if self._owners is not None:
+            self._owners.remove(consumer)
+        elif self._policy is None:
             self._round_robin.remove(consumer)
         self._elect()
 
@@ -160,4 +171,7 @@ class LiveSubscription:
         active = self._active
         if self._policy is not None:
             return active if active is not None and active.can_take() else None
-        return self._round_robin.next()
+        if self._owners is None:
+            return self._round_robin.next()
+        owner = self._owners.owner(self._owners.hash_of(key_of(metadata_of(entry))))
+        return owner if owner is not None and owner.can_take() else None

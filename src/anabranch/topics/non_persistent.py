@@ -69,7 +69,9 @@ class NonPersistentTopic:
             raise ProducerBusy(f"Topic '{self.full_name}' reached max producers limit")
         if self.rules.encryption_required and not producer.is_encrypted:
             raise NotAllowed(f"Encryption is required in {self.full_name}")
-        return Joined(-1, await self.producers.join(producer))
+        epoch = await self.producers.join(producer)
+        producer.meter = Meter(2, self._around.clock.monotonic())
+        return Joined(-1, epoch)
 
     def remove_producer(self, producer: Producer) -> None:
         """Nothing if it is not here."""
@@ -227,6 +229,8 @@ class NonPersistentTopic:
 
     def look(self, now_s: float) -> bool:
         """Work out rates.  False if nothing has moved for a while."""
+        for producer in self.producers:
+            producer.look(now_s)
         return self.meter.look((self.messages_in, self.bytes_in, self.messages_dropped), now_s)
 
     async def tend(self) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from anabranch.base.rates import Meter
+
 
 class AccessMode(IntEnum):
     """By Pulsar's numbers."""
@@ -52,6 +54,7 @@ class Producer:
         "is_named_by_client",
         "messages_in",
         "metadata",
+        "meter",
         "name",
         "supports_partial",
         "topic_epoch",
@@ -92,6 +95,11 @@ class Producer:
         self.is_closed = False
         self.waiting: asyncio.Future[None] | None = None  # for its turn to be the only one
         self.messages_in = self.bytes_in = self.chunked_messages = 0
+        self.meter = Meter(2, 0.0)
+
+    def look(self, now_s: float) -> None:
+        """Work out rates."""
+        self.meter.look((self.messages_in, self.bytes_in), now_s)
 
     def succeeds(self, other: "Producer") -> bool:
         """Whether this is `other` again, after a reconnection that its connection does not know of."""

@@ -102,6 +102,10 @@ class Subscriptions:
     def consumer_count(self) -> int:
         return sum([len(held.subscription.consumers) for held in self._held.values()])
 
+    @property
+    def delayed_count(self) -> int:
+        return 0 if self._delays is None else len(self._delays)
+
     def slowest(self) -> int | None:
         """How far the durable subscription that is furthest behind has got; None if there is none."""
         marks = [held.cursor.mark_delete for held in self._held.values() if held.durable is not None]
@@ -118,7 +122,7 @@ class Subscriptions:
             self._check_open()
             subscription = held.subscription
             subscription.attach(consumer, kind)
-            held.attached(self._around.clock.now_ms())
+            held.attached(consumer)
         self._tell_end(held)
         if held.durable is not None:
             await self._around.positions.set_kind(held.durable, KIND_NAMES[kind])
@@ -176,7 +180,7 @@ class Subscriptions:
                 self._let_go(held)
                 raise
         if kind.is_individual and subscription.delay is None and self._topic.rules.delayed_delivery:
-            subscription.delay = held.delay = self._all_delays().view()
+            subscription.delay = held.delay = self._all_delays().view(held.cursor.mark_delete)
 
     def _all_delays(self) -> Delays:
         if self._delays is None:
@@ -194,9 +198,15 @@ class Subscriptions:
         if held.durable is None:
             self._let_go(held)
             return
-        async with self._turn(subscription.name):
-            if not subscription.consumers and held.durable.attachments:
-                await self._around.positions.detached(held.durable)
+        await self._settle(held)
+
+    async def _settle(self, held: Held) -> None:
+        """If nobody is attached any more, Kafka's clients may have the group."""
+        durable = held.durable
+        if durable is not None and durable.attachments and not held.subscription.consumers:
+            async with self._turn(held.subscription.name):
+                if durable.attachments and not held.subscription.consumers:
+                    await self._around.positions.detached(durable)
 
     # --- making and deleting
 
@@ -278,6 +288,7 @@ class Subscriptions:
         if held.durable is not None:
             await self._around.positions.reset(held.durable, offset)
         subscription.seek(offset, by)
+        await self._settle(held)
 
     async def keep(self, subscription: Subscription) -> None:
         """Return when all that was acknowledged so far is kept."""

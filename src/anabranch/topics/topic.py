@@ -59,6 +59,7 @@ class Topic:
         self.partition = partition
         self._around = around
         self.rules: Rules = around.catalog.rules(name)
+        self.created_ms = facts.created_ms
         self.opened_ms = around.clock.now_ms()
         self.active_s = around.clock.monotonic()  # when it was last seen to be of use
         self.terminated_at = facts.terminated.get(index)
@@ -86,6 +87,7 @@ class Topic:
             self.producers.leave(producer)
             raise self.publishing.refuse
         self._deduplicating.joined(producer.name)
+        producer.meter = Meter(2, self._around.clock.monotonic())
         return Joined(self._deduplicating.last_sequence_id(producer.name), epoch)
 
     def _check_producer(self, producer: Producer) -> None:
@@ -256,6 +258,8 @@ class Topic:
 
     def look(self, now_s: float) -> bool:
         """Work out rates.  False if nothing has moved for a while."""
+        for producer in self.producers:
+            producer.look(now_s)
         publishing = self.publishing
         moved = self.meter.look((publishing.messages_in, publishing.bytes_in), now_s)
         return self.subscriptions.look(now_s) or moved
