@@ -142,16 +142,18 @@ class DelayFiles:
         position = 0
         while position + _HEADER.size <= file.size:
             magic, pairs, crc, _ = _HEADER.unpack(file.pread(_HEADER.size, position))
-            position += _HEADER.size
-            size = pairs * PAIR_BYTES
-            if magic != _MAGIC or position + size > file.size or _crc(file, position, size) != crc:
+            start = position + _HEADER.size
+            end = start + pairs * PAIR_BYTES
+            if magic != _MAGIC or end > file.size or _crc(file, start, end - start) != crc:
                 log.warning("%s is damaged at %d; the log is read for what is missing", file.path, position)
                 break
-            extent = Extent(number, file, position, pairs)
+            extent = Extent(number, file, start, pairs)
             extent.skip(now_ms)
             if len(extent):
                 extents.append(extent)
-            position += size
+            position = end
+        if position < file.size:
+            file.truncate(position)  # or what is written next would not be found behind it
         self._live[number] = len(extents)
         if not extents:
             self._remove(number)

@@ -3,7 +3,7 @@
 The base class says what the client should do about it, as everywhere (`base/errors.py`).
 """
 
-from anabranch.base.errors import Conflict, Fenced, Invalid, NotFound, Throttled, Unavailable
+from anabranch.base.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
 
 
 class ProducerBusy(Conflict):
@@ -46,16 +46,8 @@ class NotAllowed(Invalid):
     """A rule of the topic, its namespace or the broker forbids it."""
 
 
-class TooManyRequests(Throttled):
-    """A consumer subscribes more often than the rules allow."""
-
-
 class SubscriptionNotFound(NotFound): ...
 
 
 class SubscriptionBusy(Conflict):
     """It has consumers."""
-
-
-class DuplicateUnknown(Unavailable):
-    """Whether a message is a duplicate cannot be said before one under way is on the disk; send it again."""

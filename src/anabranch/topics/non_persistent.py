@@ -51,6 +51,7 @@ class NonPersistentTopic:
         self.subscriptions: dict[str, LiveSubscription] = {}
         self.messages_in = self.bytes_in = self.messages_dropped = 0
         self.meter = Meter(3, around.clock.monotonic())
+        self._is_moving = True
         self._rates = SubscribeRates(around.clock)
         self._limit: RateLimit | None = None
         self._refuse: TopicClosed | None = None
@@ -231,7 +232,13 @@ class NonPersistentTopic:
         """Work out rates.  False if nothing has moved for a while."""
         for producer in self.producers:
             producer.look(now_s)
-        return self.meter.look((self.messages_in, self.bytes_in, self.messages_dropped), now_s)
+        self._is_moving = self.meter.look((self.messages_in, self.bytes_in, self.messages_dropped), now_s)
+        return self._is_moving
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to look at."""
+        return not (self._is_moving or len(self.producers) or self.subscriptions)
 
     async def tend(self) -> None:
         await asyncio.sleep(0)

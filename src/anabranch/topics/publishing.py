@@ -110,9 +110,10 @@ class Publishing:
 
 def _that_fit(sends: Sequence[Send], start: int, limit: int) -> tuple[Sequence[Send], int]:
     """The sends from `start` on that fit into `limit` bytes with their headers, one at least; their size."""
-    total = sum([len(send.payload) for send in sends]) + HEADER_SIZE * len(sends)
-    if not start and total <= limit:
-        return sends, total
+    if not start:
+        total = sum([len(send.payload) for send in sends]) + HEADER_SIZE * len(sends)
+        if total <= limit:
+            return sends, total
     end, total = start, 0
     for send in sends[start:]:
         size = HEADER_SIZE + len(send.payload)

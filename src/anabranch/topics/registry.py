@@ -69,8 +69,13 @@ class Topics:
         opening = self._opening.get(name)
         if opening is None:
             opening = self._opening[name] = asyncio.ensure_future(self._load(name))
-            opening.add_done_callback(lambda _: self._opening.pop(name, None))
+            opening.add_done_callback(lambda done: self._opened(name, done))
         return await asyncio.shield(opening)
+
+    def _opened(self, name: TopicName, done: "asyncio.Task[AnyTopic]") -> None:
+        self._opening.pop(name, None)
+        if not done.cancelled():
+            done.exception()  # whoever asked has it, if they are still there
 
     async def _load(self, name: TopicName) -> AnyTopic:
         located = self._around.catalog.locate(name)

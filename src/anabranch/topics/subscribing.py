@@ -12,8 +12,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.base.rate_limit import RateLimit
-from anabranch.meta.rules import Rate
 from anabranch.partition.entries import EntryReader
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.cursor import Cursor
@@ -23,6 +21,7 @@ from anabranch.subscriptions.errors import ConsumerBusy
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.subscription import Subscription
 from anabranch.subscriptions.surroundings import Surroundings as Around
+from anabranch.topics.dispatch_limits import DispatchLimits
 from anabranch.topics.errors import NotAllowed, SubscriptionBusy, SubscriptionNotFound
 from anabranch.topics.held import Held
 from anabranch.topics.settings import settings_of
@@ -64,10 +63,9 @@ class Subscriptions:
         self._held: dict[str, Held] = {}
         self._turns: dict[str, asyncio.Lock] = {}
         self._delays: Delays | None = None
-        self._topic_limit: RateLimit | None = None
+        self._limits = DispatchLimits(topic.rules, around.clock)
         self._rates = SubscribeRates(around.clock)
         self._is_closed = False
-        self._follow_topic_rate()
 
     async def load(self) -> None:
         """Bring back the durable ones."""
@@ -118,10 +116,14 @@ class Subscriptions:
         self._check_rules(consumer, kind)
         async with self._turn(wanted.subscription):
             held = await self._find_or_make(wanted)
-            await self._prepare(held, kind)
-            self._check_open()
             subscription = held.subscription
-            subscription.attach(consumer, kind)
+            try:
+                await self._prepare(held, kind)
+                self._check_open()
+                subscription.attach(consumer, kind)
+            except BaseException:
+                await self._not_attached(held)
+                raise
             held.attached(consumer)
         self._tell_end(held)
         if held.durable is not None:
@@ -181,6 +183,15 @@ class Subscriptions:
                 raise
         if kind.is_individual and subscription.delay is None and self._topic.rules.delayed_delivery:
             subscription.delay = held.delay = self._all_delays().view(held.cursor.mark_delete)
+
+    async def _not_attached(self, held: Held) -> None:
+        """A first consumer was refused after all."""
+        if held.subscription.consumers:
+            return
+        if held.durable is None:
+            self._let_go(held)
+        elif held.durable.attachments:
+            await self._around.positions.detached(held.durable)
 
     def _all_delays(self) -> Delays:
         if self._delays is None:
@@ -244,7 +255,7 @@ class Subscriptions:
             settings_of(topic.rules),
         )
         held = self._held[name] = Held(subscription, durable, around.clock)
-        subscription.limits = self._limits()
+        subscription.limits = self._limits.of_one()
         subscription.moved = lambda: self._moved(held)
         return held
 
@@ -316,38 +327,17 @@ class Subscriptions:
     # --- rules
 
     def rules_changed(self) -> None:
-        self._follow_topic_rate()
+        self._limits.follow(self._topic.rules, self._topic.meter.rates)
         settings = settings_of(self._topic.rules)
         for held in self:
             held.subscription.settings = settings
-            held.subscription.limits = self._limits()
-
-    def _follow_topic_rate(self) -> None:
-        self._topic_limit = self._limit(self._topic.rules.dispatch_rate)
-
-    def _limits(self) -> list[RateLimit]:
-        own = self._limit(self._topic.rules.subscription_dispatch_rate)
-        return [limit for limit in (self._topic_limit, own) if limit is not None]
-
-    def _limit(self, rate: Rate) -> RateLimit | None:
-        if not rate.is_limited:
-            return None
-        messages, size_bytes = rate.messages or 0, rate.bytes or 0
-        if rate.is_relative_to_publish:
-            per_s = self._topic.meter.rates
-            messages += int(per_s[0] * rate.period_s) if messages else 0
-            size_bytes += int(per_s[1] * rate.period_s) if size_bytes else 0
-        return RateLimit(self._around.clock, messages, size_bytes, rate.period_s)
+            held.subscription.limits = self._limits.of_one()
 
     # --- rates and the end
 
     def look(self, now_s: float) -> bool:
         """Work out rates.  False if nothing has moved for a while."""
-        rules = self._topic.rules
-        if (
-            rules.dispatch_rate.is_relative_to_publish
-            or rules.subscription_dispatch_rate.is_relative_to_publish
-        ):
+        if self._limits.is_relative:
             self.rules_changed()
         moved = False
         for held in self._held.values():

@@ -67,6 +67,7 @@ class Topic:
         self.publishing = Publishing(partition)
         self.subscriptions = Subscriptions(self, around)
         self.meter = Meter(2, around.clock.monotonic())
+        self._is_moving = True
         self._deduplicating = Deduplicating(name, index, partition, self.publishing, around)
         self._follow_rules()
         if self.terminated_at is not None:
@@ -262,7 +263,13 @@ class Topic:
             producer.look(now_s)
         publishing = self.publishing
         moved = self.meter.look((publishing.messages_in, publishing.bytes_in), now_s)
-        return self.subscriptions.look(now_s) or moved
+        self._is_moving = self.subscriptions.look(now_s) or moved
+        return self._is_moving
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to look at: nobody is attached, and nothing had moved at the last look."""
+        return not (self._is_moving or len(self.producers) or self.subscriptions.has_consumers)
 
     async def tend(self) -> None:
         """Now and then: what deduplication has learnt is kept, who was away for long is forgotten."""

@@ -68,7 +68,8 @@ class TopicUpkeep:
     # --- the rounds
 
     async def _look(self, topic: "AnyTopic") -> None:
-        topic.look(self._around.clock.monotonic())
+        if not topic.is_quiet:
+            topic.look(self._around.clock.monotonic())
 
     async def _tend(self, topic: "AnyTopic") -> None:
         await topic.tend()

@@ -73,7 +73,6 @@ _CODES: dict[type[BaseException], ServerError] = {
     errors.Throttled: ServerError.TooManyRequests,
     topics.BacklogHold: ServerError.ProducerBlockedQuotaExceededError,
     topics.BacklogExceeded: ServerError.ProducerBlockedQuotaExceededException,
-    topics.DuplicateUnknown: ServerError.PersistenceError,
     errors.DiskFull: ServerError.PersistenceError,
     errors.DiskFailed: ServerError.PersistenceError,
     OSError: ServerError.PersistenceError,  # what the disk said, as it said it
