@@ -9,6 +9,7 @@ from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.compat.group_history import judge
 from tests.compat.group_processes import (
@@ -128,3 +129,20 @@ def test_a_static_member_of_the_new_protocol_that_was_killed_has_its_place_when_
     assert refusals
     assert all("instance ID is still used" in line for line in refusals)
     assert not judge(group.members)
+
+
+def test_a_rebalance_does_not_delay_a_stop(own_broker: OwnBroker, group_of: GroupOf) -> None:
+    broker = own_broker(SETTINGS)
+    create(broker)
+    group = group_of(broker, *KINDS["confluent"], "--session-ms", "20000")
+    frozen = group.join()
+    group.settles(frozen)
+    frozen.freeze()
+    group.join()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+
+    def state() -> ck.ConsumerGroupState:
+        return admin.describe_consumer_groups(["readers"])["readers"].result(10).state
+
+    eventually(lambda: state() is ck.ConsumerGroupState.PREPARING_REBALANCING, state)
+    assert broker.stop() < 3
