@@ -56,7 +56,7 @@ def commit_frame(group: str, topic: str, partitions: int) -> bytearray:
 
 
 def codes_in(body: bytes) -> set[int]:
-    schema = load_response_schema(OFFSET_COMMIT, VERSION)
+    schema: Any = load_response_schema(OFFSET_COMMIT, VERSION)
     _, used = entity_reader(schema.__header_schema__)(body, 0)
     answer, _ = entity_reader(schema)(body, used)
     return {int(part.error_code) for topic in answer.topics for part in topic.partitions}

@@ -12,6 +12,7 @@ import pytest
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import (
+    CoordinatorLoading,
     CoordinatorNotAvailable,
     DiskFull,
     InvalidProducerEpoch,
@@ -23,9 +24,10 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, java_hash, partition_for
-from anabranch.groups.effects import Answer, Effects, Producer
+from anabranch.groups.effects import Answer, Effects, Producer, Token
 from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings, TopicFacts
+from anabranch.groups.shard import GroupShard
 from anabranch.log.config import LogConfig
 from anabranch.partition.host import PartitionHost
 from anabranch.records.builder import build_batch
@@ -168,6 +170,28 @@ async def test_whoever_asks_while_a_shard_is_read_waits_for_it(tmp_path: Path) -
     async with coordinated(tmp_path) as broker:
         answers = await asyncio.gather(*(broker.fetch(f"group-{number}") for number in range(50)))
         assert answers == list(range(50))
+
+
+async def test_whoever_cannot_wait_is_answered_at_once_or_told(tmp_path: Path) -> None:
+    def echo(shard: GroupShard, token: Token, now_ms: int) -> Effects:
+        effects = Effects()
+        effects.reply(token, {"heard": True})
+        return effects
+
+    async with coordinated(tmp_path, with_topic=False) as broker:
+        with pytest.raises(CoordinatorNotAvailable):
+            broker.groups.submit_now("g", echo)
+        await broker.commit("g", 5)
+        assert broker.groups.submit_now("g", echo).result() == {"heard": True}
+    async with coordinated(tmp_path) as broker:
+        with pytest.raises(CoordinatorLoading):
+            broker.groups.submit_now("g", echo)
+        assert await broker.fetch("g") == 5
+        waits = broker.groups.submit_now("g", lambda shard, token, now_ms: Effects())
+        assert not waits.done()
+        broker.groups.close()
+        with pytest.raises(NotCoordinator):
+            await waits
 
 
 async def test_partitions_that_nobody_uses_stay_closed(tmp_path: Path) -> None:
