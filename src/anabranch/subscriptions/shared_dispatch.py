@@ -118,7 +118,7 @@ class SharedDispatch:
                 self.settings.round_robin_messages, consumer.permits, room, self._unacked.room(consumer)
             )
             room -= left
-            while at < len(entries) and left > 0:
+            while at < len(entries) and left > 0 and not self._unacked.is_blocked:
                 entry = entries[at]
                 at += 1
                 if entry.count > 1:
