@@ -36,7 +36,7 @@ def topic() -> str:
     return f"topic-{next(_numbers)}"
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "zlib", "zstd", "snappy"])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_there_and_back(run: Run, topic: str, codec: str) -> None:
     lines = [f"line {n}" for n in range(200)]
     sent = run("produce", topic, "-z", codec, "--json", stdin="\n".join(lines) + "\n")
