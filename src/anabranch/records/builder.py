@@ -33,6 +33,8 @@ from anabranch.records.batch import (
 from anabranch.records.compression import NONE, compress
 from anabranch.records.record import Record, Span, int64, payload_of
 
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _MAX_LENGTH = 2**31 - 1
@@ -70,7 +72,7 @@ def build_batch(
     base_timestamp = records[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
     max_timestamp = append_time_ms
     if max_timestamp is None:
-        max_timestamp = max(record.timestamp for record in records)
+        max_timestamp = max([record.timestamp for record in records])
     plain = b"".join([encode_record(record, base, base_timestamp) for record in records])
     attributes = (
         codec
@@ -187,7 +189,8 @@ def _seal(header: BatchHeader, payload: Buffer) -> bytearray:
     length = HEADER_SIZE - OVERHEAD + len(payload)
     if length > _MAX_LENGTH:
         raise TooLarge(f"a batch of {length} bytes does not fit its length field")
-    batch = bytearray(HEADER.pack(*header._replace(length=length, crc=0)))
+    batch = bytearray(HEADER.pack(*header))
     batch += payload
+    _LENGTH.pack_into(batch, _LENGTH_AT, length)
     _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
     return batch
