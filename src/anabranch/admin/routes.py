@@ -32,6 +32,7 @@ _PARTS = (
     "namespace_topics",
     "topics",
     "topic_policies",
+    "topic_stats",
     "subscriptions",
     "messages",
 )
