@@ -24,7 +24,7 @@ from anabranch.groups.consumer_embedded import Subscription, by_id, read_subscri
 from anabranch.groups.consumer_group import ConsumerGroup
 from anabranch.groups.consumer_heartbeat import new_member_id
 from anabranch.groups.consumer_member import JOINING, ClassicMember, ClassicProtocol, Member, MemberState
-from anabranch.groups.consumer_migration import subscription_version
+from anabranch.groups.consumer_migration import downgrade, may_downgrade, subscription_version
 from anabranch.groups.consumer_turn import REJOIN, SYNC, Turn
 from anabranch.groups.effects import Answer, Effects, Token
 from anabranch.groups.group import Group
@@ -133,6 +133,10 @@ def _join(turn: Turn, who: Joining) -> Answer:
         classic=ClassicMember(who.session_timeout_ms, tuple(ClassicProtocol(*p) for p in who.protocols)),
     )
     change.put(asks)
+    gone = [member for member in group.members.values() if member.member_id not in change.members]
+    changes_protocol = any(not member.is_classic for member in gone)
+    if changes_protocol and may_downgrade(change.members.values(), turn.around.config()):
+        return _join_last(turn, who, change, asks)
     change.follow_topics()
     change.settle()
     holds = turn.settle(change, asks, by_id(subscription.owned, turn.around.topics))
@@ -140,14 +144,27 @@ def _join(turn: Turn, who: Joining) -> Answer:
     turn.effects.cancel(turn.timer(REJOIN, holds.member_id))
     turn.effects.after(lambda: _has_rejoined(group, holds.member_id))
     turn.effects.at(turn.timer(SYNC, holds.member_id), turn.now_ms + who.rebalance_timeout_ms)
+    return _joined(who, holds.member_id, holds.epoch)
+
+
+def _join_last(turn: Turn, who: Joining, change: Change, member: Member) -> Answer:
+    """The last one of the new protocol is back as a classic member, and the group is a classic one again."""
+    turn.effects.records.clear()  # what was to change of a group that is no more
+    for member_id in turn.group.members.keys() - change.members.keys():
+        turn.forget(member_id)
+    downgrade(turn, change.members.values())
+    return _joined(who, member.member_id, turn.group.epoch)
+
+
+def _joined(who: Joining, member_id: str, generation: int) -> Answer:
     return {
         "error_code": ErrorCode.none,
-        "generation_id": holds.epoch,
+        "generation_id": generation,
         "protocol_type": CONSUMER,
         "protocol_name": who.protocols[0].name,
         "leader": "",
         "skip_assignment": False,
-        "member_id": holds.member_id,
+        "member_id": member_id,
         "members": [],
     }
 

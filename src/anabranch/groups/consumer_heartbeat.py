@@ -17,7 +17,7 @@ from anabranch.base.errors import Invalid
 from anabranch.groups import consumer_requests as requests
 from anabranch.groups.consumer_change import Change
 from anabranch.groups.consumer_member import AWAY, JOINING, Member, MemberState
-from anabranch.groups.consumer_migration import maybe_downgrade
+from anabranch.groups.consumer_migration import downgrade, may_downgrade
 from anabranch.groups.consumer_pace import heartbeat_interval_ms
 from anabranch.groups.consumer_reconcile import owns_only
 from anabranch.groups.consumer_requests import Heartbeat
@@ -174,7 +174,8 @@ def remove(turn: Turn, *left: Member) -> None:
     for member in left:
         turn.forget(member.member_id)
     stay = [member for member in turn.group.members.values() if member not in left]
-    if maybe_downgrade(turn, stay):
+    if may_downgrade(stay, turn.around.config()):
+        downgrade(turn, stay)
         return
     change = turn.change()
     for member in left:

@@ -3,7 +3,8 @@
     upgrade     the first consumer of the new protocol joins a classic group: its members are members of a
                 consumer group from then on, each with what it had, and speak the classic protocol to it
                 (`consumer_classic`) until they are restarted
-    downgrade   the last consumer of the new protocol is gone, and those that are left are classic
+    downgrade   the last consumer of the new protocol is gone, or comes back as a classic static member, and
+                those that are left are classic
 
 Both are one batch of records: the end of the one group and all of the other.  A group that is in the midst
 of a classic rebalance is upgraded too; whoever waits for that is told to join again.
@@ -96,12 +97,17 @@ def _from_classic(member: MemberOfClassic, protocol: str | None, generation: int
     )
 
 
-def maybe_downgrade(turn: Turn, members: Collection[Member]) -> bool:
-    """Go on as a classic group of `members`, those that are left, if they are all classic."""
-    config = turn.around.config()
-    may = config.consumer_migration_policy in ("bidirectional", "downgrade")
-    if not may or not 0 < len(members) <= config.max_size or not all(m.is_classic for m in members):
-        return False
+def may_downgrade(members: Collection[Member], config: GroupConfig) -> bool:
+    """Can `members`, those that are left, go on as a classic group?"""
+    return (
+        config.consumer_migration_policy in ("bidirectional", "downgrade")
+        and 0 < len(members) <= config.max_size
+        and all(member.is_classic for member in members)
+    )
+
+
+def downgrade(turn: Turn, members: Collection[Member]) -> None:
+    """Go on as a classic group of `members`, and have them join again."""
     effects, now_ms = turn.effects, turn.now_ms
     group = ClassicGroup(turn.group.group_id)
     group.generation = turn.group.epoch
@@ -112,13 +118,12 @@ def maybe_downgrade(turn: Turn, members: Collection[Member]) -> bool:
     effects.records.extend((*turn.group.tombstones(), record))
     assert record.value is not None
     group.restore(read_group(record.value))
-    classic = ClassicTurn(effects, now_ms, config)
+    classic = ClassicTurn(effects, now_ms, turn.around.config())
     for member_of in group.members.values():
         member_of.heard_of(now_ms)
         classic.watch(group, member_of)
     classic_rebalance.begin(classic, group)
     effects.after(lambda: turn.groups.update({group.group_id: group}))  # with all that a record leaves out
-    return True
 
 
 def _to_classic(member: Member, topics: Topics) -> MemberOfClassic:

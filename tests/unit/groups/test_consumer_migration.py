@@ -6,8 +6,10 @@ from anabranch.groups.classic_group import ClassicGroup
 from anabranch.groups.classic_join import Joining
 from anabranch.groups.classic_member import AssignmentProtocol
 from anabranch.groups.classic_sync import Identity, Syncing
+from anabranch.groups.config import GroupConfig
 from anabranch.groups.consumer_embedded import read_assignment, read_subscription
 from anabranch.groups.consumer_group import ConsumerGroup
+from anabranch.groups.shard import GroupShard
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.consumers import GROUP, World
 
@@ -249,6 +251,42 @@ def test_a_static_member_changes_its_protocol():
     assert list(world.group.members) == ["n"]
     assert new.count == 4
     assert old.beat() == ErrorCode.fenced_instance_id
+
+
+def test_the_last_new_consumer_comes_back_as_a_classic_one():
+    world, old = classic_group(1)
+    new = world.client("n", "orders", instance_id="i")
+    come_to_rest(world, old, [new])
+    new.leave(epoch=-2)
+    back = Old(world, "i")
+    answer = back.join(version=5)
+    assert (answer["error_code"], answer["generation_id"]) == (ErrorCode.none, world.groups[GROUP].generation)
+    group = world.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert group.state == "PreparingRebalance"
+    assert back.sync() == ErrorCode.rebalance_in_progress
+    world.restart(compacted=True)
+    everybody = [*old, back]
+    assert set(world.groups[GROUP].members) == {client.member_id for client in everybody}
+    for client in everybody:
+        assert world.shard.classic.describe(GROUP)["group_state"] == "Stable"
+        assert client.beat() == ErrorCode.none
+
+
+@pytest.mark.parametrize("policy", ["disabled", "upgrade"])
+def test_the_last_new_consumer_stays_in_its_group_if_a_downgrade_is_forbidden(policy):
+    world, old = classic_group(1)
+    new = world.client("n", "orders", instance_id="i")
+    come_to_rest(world, old, [new])
+    config = GroupConfig(consumer_migration_policy=policy)
+    world.shard = GroupShard(world.around._replace(config=lambda: config))
+    for key, value in world.log:
+        world.shard.replay(key, value)
+    new.leave(epoch=-2)
+    back = Old(world, "i")
+    assert back.join(version=5)["error_code"] == ErrorCode.none
+    assert isinstance(world.groups[GROUP], ConsumerGroup)
+    assert back.member_id in world.groups[GROUP].members
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
