@@ -96,6 +96,11 @@ class Member:
         found = (line.split() for line in self.lines())
         return [Read(int(what[1]), int(what[2])) for _, *what in found if what[0] == "read"]
 
+    @property
+    def is_fenced(self) -> bool:
+        """It was told that another process is this static member, and has ended."""
+        return any(line.endswith(" fenced") for line in self.lines()[-1:])
+
     def signal(self, sign: signal.Signals) -> None:
         self.process.send_signal(sign)
 
@@ -116,7 +121,7 @@ class Member:
         eventually(self._journal.exists, lambda: "it has not begun")
         self.signal(signal.SIGTERM)
         assert self.process.wait(PATIENCE_S) == 0
-        assert self.lines()[-1].endswith(" left")
+        assert self.lines()[-1].endswith((" left", " fenced"))
 
 
 class Group:

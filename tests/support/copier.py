@@ -25,6 +25,9 @@ class Copier:
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
             "socket.timeout.ms": 5000,
+            # librdkafka 2.16 forgets a broker that is away and starts over; a transaction then may wait for
+            # the one that it has forgotten, for ever.
+            "metadata.recovery.strategy": "none",
         }
         self._source = source
         self._target = target
