@@ -11,7 +11,7 @@ from typing import Any
 from anabranch.base.errors import UnknownTopic
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.errors import IncompatibleSchema
-from anabranch.server.pulsar.registry import command
+from anabranch.server.pulsar.registry import Later, command
 from anabranch.server.pulsar.services import PulsarServices
 from anabranch.server.pulsar.topic_access import topic_name
 from anabranch.topics.registry import AnyTopic
@@ -51,5 +51,15 @@ def get_schema(request: pb.GetSchema, connection: PulsarConnection) -> None:
 
 
 @command(pb.BaseCommand.GET_OR_CREATE_SCHEMA, refusal=get_or_create_refused)
-def get_or_create_schema(request: pb.GetOrCreateSchema, connection: PulsarConnection) -> None:
-    raise IncompatibleSchema("schemas are not kept here yet, use BytesSchema and encode in the client")
+def get_or_create_schema(request: pb.GetOrCreateSchema, connection: PulsarConnection) -> Later:
+    return _get_or_create(request, connection)
+
+
+async def _get_or_create(request: pb.GetOrCreateSchema, connection: PulsarConnection) -> None:
+    services = connection.services
+    topic = await services.topics.open(topic_name(request.topic))
+    version = await take_schema(services, topic, request.schema)
+    told = pb.GetOrCreateSchemaResponse(request_id=request.request_id, schema_version=version)
+    connection.send(
+        pb.BaseCommand(type=pb.BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, get_or_create_schema_response=told)
+    )

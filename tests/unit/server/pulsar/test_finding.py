@@ -149,8 +149,17 @@ async def test_schemas_are_not_here(
     broker: PulsarBroker, type: int, fields: dict[str, object], answer: str, code: int
 ) -> None:
     client = await broker.connect()
+    await client.ask(C.PRODUCER, topic="t", producer_id=1, request_id=0)
     said = await client.ask(type, request_id=1, **fields)
     assert getattr(said, answer).error_code == code
+
+
+async def test_bytes_need_no_schema(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    await client.ask(C.PRODUCER, topic="t", producer_id=1, request_id=0)
+    bare = pb.Schema(name="", schema_data=b"", type=pb.Schema.Bytes)
+    said = await client.ask(C.GET_OR_CREATE_SCHEMA, request_id=1, topic="t", schema=bare)
+    assert said.get_or_create_schema_response == pb.GetOrCreateSchemaResponse(request_id=1, schema_version=b"")
 
 
 async def test_transactions_are_not_here(broker: PulsarBroker) -> None:
