@@ -305,6 +305,7 @@ def send(sequence_id: int, messages: int = 1, *, producer: str = "p", size: int 
         memoryview(payload),
         chunks is not None and chunks[0] < chunks[1] - 1,
         chunks is not None,
+        said.get("deliver_at_time", 0),
     )
 
 

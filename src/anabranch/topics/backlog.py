@@ -60,13 +60,21 @@ def exceeded(partition: Partition, slowest: int | None, rules: Rules, now_ms: in
 def evict_to(partition: Partition, limit_bytes: int) -> int:
     """Where subscriptions are to go on so that what is left is well below `limit_bytes`."""
     target = int(limit_bytes * _EVICTED_DOWN_TO)
-    left = 0
-    segments = partition.log.segments
-    for segment in reversed(segments):
-        if left + segment.size > target:
-            for position, header in segment.batches():
-                if left + segment.size - position <= target:
-                    return header.base_offset
-            return segment.end_offset
-        left += segment.size
+    for segment in reversed(partition.log.segments):
+        if segment.size > target:
+            return _first_within(segment, target)
+        target -= segment.size
     return partition.log_start
+
+
+def _first_within(segment: Segment, target: int) -> int:
+    """The first offset from which on a segment has no more than `target` bytes, by its index."""
+    low, high = segment.base_offset, segment.end_offset
+    while low < high:
+        middle = (low + high) // 2
+        found = segment.find(middle)
+        if found is None or segment.size - found.position <= target:
+            high = middle
+        else:
+            low = max(middle, found.header.last_offset) + 1
+    return low

@@ -31,6 +31,7 @@ class Send(NamedTuple):
     payload: memoryview  # from 0x0e01 (or the metadata's size) on, checksum verified
     is_middle_chunk: bool = False  # a chunk, and not the last of its message: never a duplicate
     is_chunk: bool = False
+    deliver_at_ms: int = 0  # 0: at once
 
 
 class Published(NamedTuple):

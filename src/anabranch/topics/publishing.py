@@ -9,12 +9,13 @@ sends is given back to the caller with it; what deduplication learns it learns f
 import asyncio
 from collections.abc import Callable, Sequence
 
+from anabranch.base.clock import Clock
 from anabranch.base.errors import AnabranchError, TooLarge, Unavailable
 from anabranch.base.rate_limit import RateLimit
 from anabranch.partition.partition import Partition
 from anabranch.records.batch import HEADER_SIZE
 from anabranch.topics.deduplication import Deduplication
-from anabranch.topics.errors import ProducerClosed
+from anabranch.topics.errors import NotAllowed, ProducerClosed
 from anabranch.topics.producer import Producer
 from anabranch.topics.publish import DUPLICATE, Published, Send
 
@@ -23,24 +24,29 @@ _MOST_BYTES = 4 << 20  # in one write: longer ones hold the loop
 
 class Publishing:
     __slots__ = (
+        "_clock",
         "_partition",
         "bytes_in",
         "deduplication",
         "entries_in",
         "limit",
+        "max_delay_ms",
         "max_message_bytes",
         "messages_in",
         "on_stored",
         "refuse",
+        "times_limited",
     )
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition
+        self._clock = clock
         self.deduplication: Deduplication | None = None
         self.limit: RateLimit | None = None
         self.max_message_bytes = 1 << 62
+        self.max_delay_ms: int | None = None
         self.refuse: AnabranchError | None = None  # why nobody may send: terminated, closing
-        self.messages_in = self.bytes_in = self.entries_in = 0
+        self.messages_in = self.bytes_in = self.entries_in = self.times_limited = 0
         self.on_stored: Callable[[], None] = lambda: None
 
     def publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
@@ -49,6 +55,22 @@ class Publishing:
             error = ProducerClosed("the producer is closed; open it again")
         if error is not None:
             return self._published([], None, error)
+        if self.max_delay_ms is not None:
+            good = self._not_delayed_too_long(sends, self.max_delay_ms)
+            if good < len(sends):
+                published = self._publish(producer, sends[:good])
+                too_long = NotAllowed(
+                    f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds"
+                )
+                return published if published.refused else published._replace(refused=too_long)
+        return self._publish(producer, sends)
+
+    def _not_delayed_too_long(self, sends: Sequence[Send], max_delay_ms: int) -> int:
+        """How many of `sends` come before the first that is to wait for longer."""
+        latest_ms = self._clock.now_ms() + max_delay_ms
+        return next((i for i, send in enumerate(sends) if send.deliver_at_ms > latest_ms), len(sends))
+
+    def _publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
         deduplication = self.deduplication
         if deduplication is None:
             offsets, acknowledged, error = self._store(producer, sends)
@@ -105,6 +127,8 @@ class Publishing:
         self, offsets: list[int], acknowledged: "asyncio.Future[None] | None", error: AnabranchError | None
     ) -> Published:
         pause_s = 0.0 if self.limit is None else self.limit.wait_s()
+        if pause_s:
+            self.times_limited += 1
         return Published(offsets, self._partition.leader_epoch, acknowledged, error, pause_s)
 
 

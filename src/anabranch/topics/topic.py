@@ -64,7 +64,7 @@ class Topic:
         self.active_s = around.clock.monotonic()  # when it was last seen to be of use
         self.terminated_at = facts.terminated.get(index)
         self.producers = Producers(self.full_name, facts.epochs.get(index), self._store_epoch)
-        self.publishing = Publishing(partition)
+        self.publishing = Publishing(partition, around.clock)
         self.subscriptions = Subscriptions(self, around)
         self.meter = Meter(2, around.clock.monotonic())
         self._is_moving = True
@@ -195,6 +195,7 @@ class Topic:
     def _follow_rules(self) -> None:
         rules, publishing = self.rules, self.publishing
         publishing.max_message_bytes = rules.max_message_bytes + METADATA_BYTES
+        publishing.max_delay_ms = rules.max_delay_ms
         rate = rules.publish_rate
         publishing.limit = (
             RateLimit(self._around.clock, rate.messages or 0, rate.bytes or 0, rate.period_s)

@@ -77,6 +77,7 @@ def stats_of(topic: "Topic | NonPersistentTopic", now_ms: int) -> TopicStats:
         oldest_backlog_message_subscription_name=(
             None if oldest_ms is None or slowest is None else slowest.subscription.name
         ),
+        publish_rate_limited_times=publishing.times_limited,
         earliest_msg_publish_time_in_backlogs=oldest_ms or 0,
         publishers=[_publisher(producer) for producer in topic.producers],
         waiting_publishers=len(topic.producers.waiting()),

@@ -9,7 +9,8 @@ from anabranch.base.errors import UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.meta.rules import Quota, Rate
 from anabranch.subscriptions.acking import Ack
-from anabranch.subscriptions.errors import ConsumerBusy
+from anabranch.subscriptions.consumer import KeySharing
+from anabranch.subscriptions.errors import ConsumerAssignError, ConsumerBusy
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.topics.errors import (
     BacklogExceeded,
@@ -491,3 +492,48 @@ async def test_delayed_messages_wait_over_a_restart(tmp_path: Path) -> None:
     subscription.wake()
     await settle()
     assert line.offsets == [1, 0]
+
+
+async def test_a_delay_that_is_too_long(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders", max_delay_ms=10_000)
+    producer = await bench.producer(topic)
+    now_ms = bench.clock.now_ms()
+    sends = [send(0), send(1, deliver_at_time=now_ms + 20_000), send(2, deliver_at_time=now_ms + 9_000)]
+    published = topic.publish(producer, sends)
+    assert published.offsets == [0]
+    assert isinstance(published.refused, NotAllowed)
+    assert topic.publish(producer, sends[2:]).offsets == [1]
+
+
+async def test_the_dispatch_rate_slows_consumers_down(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open(
+        "orders", dispatch_rate=Rate(messages=10), subscription_dispatch_rate=Rate(messages=8)
+    )
+    topic.publish(await bench.producer(topic), [send(i) for i in range(50)])
+    lines = [Line(), Line()]
+    for name, line in zip("ab", lines, strict=True):
+        consumer = bench.consumer(line=line)
+        subscription = await topic.attach(consumer, wanted(name))
+        subscription.flow(consumer, 100)
+    await settle()
+    assert sorted(len(line.received) for line in lines) == [2, 8]
+    bench.rule("orders", dispatch_rate=Rate(), subscription_dispatch_rate=Rate())
+    await settle()
+    assert [len(line.received) for line in lines] == [50, 50]
+    bench.topics.topic_changed(ORDERS)
+
+
+async def test_a_first_consumer_that_is_refused_leaves_no_trace(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    bad = bench.consumer(key_sharing=KeySharing([]))
+    with pytest.raises(ConsumerAssignError):
+        await topic.attach(bad, wanted(kind=SubscriptionKind.KEY_SHARED))
+    held = topic.subscriptions.get("s")
+    assert held.durable is not None
+    assert held.durable.attachments == 0
+    with pytest.raises(ConsumerAssignError):
+        await topic.attach(bad, wanted("r", SubscriptionKind.KEY_SHARED, is_durable=False))
+    assert topic.subscriptions.find("r") is None

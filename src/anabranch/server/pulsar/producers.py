@@ -193,6 +193,7 @@ class Producers:
                 entry,
                 chunks > 0 and metadata.chunk_id < chunks - 1,
                 chunks > 1,
+                metadata.deliver_at_time,
             )
         )
 
