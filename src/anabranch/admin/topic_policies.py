@@ -114,7 +114,7 @@ _POLICIES = (
         "delayedDelivery",
         "delayed_delivery_policies",
         DelayedDeliveryPolicies,
-        lambda r: DelayedDeliveryPolicies(r.delayed_delivery, r.delay_tick_ms, r.max_delay_ms or 0),
+        lambda r: DelayedDeliveryPolicies(r.delayed_delivery, 1, r.max_delay_ms or 0),
     ),
     Policy(
         "inactiveTopicPolicies",

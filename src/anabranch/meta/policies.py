@@ -74,6 +74,8 @@ class SubscribeRate(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DelayedDeliveryPolicies(msgspec.Struct, frozen=True, rename="camel"):
+    """`tick_time` is how exact Pulsar is; here delays are exact to the millisecond whatever it says."""
+
     active: bool = False
     tick_time: int = 1000
     max_delivery_delay_in_millis: int = 0

@@ -204,14 +204,6 @@ class PolicyDefaults:
         "Whether a message is kept back until the time its producer asks for.",
         dynamic=True,
     )
-    delayed_delivery_tick_ms: int = option(
-        "delayedDeliveryTickTimeMillis",
-        Kind.LONG,
-        1000,
-        at_least(1),
-        "How exact the time of a delayed delivery is.",
-        dynamic=True,
-    )
     delayed_delivery_max_ms: int = option(
         "delayedDeliveryMaxDelayInMillis",
         Kind.LONG,
@@ -300,6 +292,14 @@ class PolicyDefaults:
         SUBSCRIPTION_TYPES,
         some_of(*SUBSCRIPTION_TYPES),
         "Kinds of subscription that consumers may ask for.",
+        dynamic=True,
+    )
+    failover_delay_ms: int = option(
+        "activeConsumerFailoverDelayTimeMillis",
+        Kind.INT,
+        1000,
+        at_least(0),
+        "How long a failover subscription waits for acks under way before another consumer goes on.",
         dynamic=True,
     )
     max_message_bytes: int = option(

@@ -75,7 +75,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_unacked_per_subscription: int | None
     max_message_bytes: int
     delayed_delivery: bool
-    delay_tick_ms: int
     max_delay_ms: int | None
     delete_inactive: bool
     delete_inactive_mode: InactiveMode
@@ -88,6 +87,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     subscription_types: frozenset[str]
     auto_create_subscriptions: bool
     encryption_required: bool
+    failover_delay_ms: int
 
 
 def rules_of(
@@ -122,7 +122,6 @@ def rules_of(
             topic.max_message_size or defaults.max_message_bytes, defaults.max_message_bytes
         ),
         delayed_delivery=delay.active,
-        delay_tick_ms=max(1, delay.tick_time),
         max_delay_ms=_positive(delay.max_delivery_delay_in_millis),
         delete_inactive=inactive.delete_while_inactive,
         delete_inactive_mode=inactive.inactive_topic_delete_mode,
@@ -151,6 +150,7 @@ def rules_of(
             else namespace.auto_subscription_creation_override.allow_auto_subscription_creation
         ),
         encryption_required=namespace.encryption_required,
+        failover_delay_ms=defaults.failover_delay_ms,
     )
 
 
@@ -258,8 +258,7 @@ def _delay(
         or namespace.delayed_delivery_policies
         or DelayedDeliveryPolicies(
             defaults.delayed_delivery_enabled,
-            defaults.delayed_delivery_tick_ms,
-            defaults.delayed_delivery_max_ms,
+            max_delivery_delay_in_millis=defaults.delayed_delivery_max_ms,
         )
     )
 

@@ -63,20 +63,6 @@ class PulsarConfig:
         at_least(1),
         "Messages of a Pulsar connection in the works before no more is read from it.",
     )
-    max_pending_non_persistent: int = option(
-        "maxConcurrentNonPersistentMessagePerConnection",
-        Kind.INT,
-        1000,
-        at_least(1),
-        "The same for non-persistent messages; those beyond it are dropped and counted.",
-    )
-    failover_delay_ms: int = option(
-        "activeConsumerFailoverDelayTimeMillis",
-        Kind.INT,
-        1000,
-        at_least(0),
-        "How long a failover subscription waits before it goes on with another consumer.",
-    )
     enable_persistent: bool = option(
         "enablePersistentTopics",
         Kind.BOOLEAN,

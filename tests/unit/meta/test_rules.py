@@ -118,7 +118,7 @@ def test_delay_and_inactivity() -> None:
         encryption_required=True,
     )
     rules = rules_of(PLAIN, policies)
-    assert (rules.delayed_delivery, rules.delay_tick_ms, rules.max_delay_ms) == (False, 5, 70)
+    assert (rules.delayed_delivery, rules.max_delay_ms) == (False, 70)
     assert rules.delete_inactive_mode == "delete_when_subscriptions_caught_up"
     assert (rules.delete_inactive_after_s, rules.auto_create_subscriptions) == (9, False)
     assert rules.subscription_types == {"Shared"}
