@@ -5,7 +5,6 @@ messages without a key and keeps the chunks of one message together.
 """
 
 import base64
-import binascii
 import struct
 from functools import lru_cache
 
@@ -46,9 +45,10 @@ def key_of(metadata: MessageMetadata) -> bytes:
         if metadata.partition_key_b64_encoded:
             try:
                 return base64.b64decode(metadata.partition_key, validate=True)
-            except binascii.Error:
+            except ValueError:
                 pass  # says it is base64 and is not: its bytes are as good a key
-        return metadata.partition_key.encode()
+        key: str | bytes = metadata.partition_key  # bytes where it is not UTF-8, which C++ clients may send
+        return key if isinstance(key, bytes) else key.encode()
     if metadata.producer_name:
         return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
     return _NO_KEY

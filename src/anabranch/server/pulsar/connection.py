@@ -36,6 +36,7 @@ from anabranch.server.pulsar.signs import SignsOfLife
 from anabranch.server.pulsar.topic_watchers import TopicWatchers
 from anabranch.wire.pulsar.commands_pb2 import BaseCommand, Success
 from anabranch.wire.pulsar.frames import read_frame, write_frame
+from anabranch.wire.pulsar.text import check_text
 
 log = logging.getLogger(__name__)
 _trouble = Seldom(log, 1.0)
@@ -222,7 +223,10 @@ class PulsarConnection:
             raise Corrupt(f"command {type} is unknown, empty, or not for a broker")
         if self.is_connected and type == _CONNECT:
             raise Corrupt("CONNECT a second time")
-        self._perform(known, getattr(command, known.field), len(frame))
+        request = getattr(command, known.field)
+        if known.has_text:
+            check_text(request)
+        self._perform(known, request, len(frame))
 
     def between(self) -> None:
         if self._monotonic() - self._turn_began > _TURN_S and self._frames is not None:

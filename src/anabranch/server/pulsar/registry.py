@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.wire.pulsar.commands_pb2 import BaseCommand, Error, ServerError
+from anabranch.wire.pulsar.text import has_text
 
 if TYPE_CHECKING:
     from anabranch.server.pulsar.connection import PulsarConnection
@@ -35,6 +36,8 @@ class Command(NamedTuple):
     """The name of the message in BaseCommand."""
     handler: Handler
     refusal: Refusal | None
+    has_text: bool
+    """Whether there are strings in it, to be checked."""
 
 
 _COMMANDS: dict[int, Command] = {}
@@ -52,11 +55,12 @@ def command(
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of commands of `type`."""
     # The protocol numbers the message of a command as the command.
-    field = BaseCommand.DESCRIPTOR.fields_by_number[type].name
+    described = BaseCommand.DESCRIPTOR.fields_by_number[type]
+    field = described.name
 
     def register(handler: Handler) -> Handler:
         assert type not in _COMMANDS or _COMMANDS[type].handler.__module__ == handler.__module__, field
-        _COMMANDS[type] = Command(type, field, handler, refusal)
+        _COMMANDS[type] = Command(type, field, handler, refusal, has_text(described.message_type))
         return handler
 
     return register
