@@ -182,5 +182,5 @@ def _replay_entry(state: Deduplication, entry: Entry, now_ms: int) -> None:
         return
     if metadata.num_chunks_from_msg and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
         return
-    sequence_id = max(metadata.sequence_id, metadata.highest_sequence_id)
+    sequence_id = max(metadata.sequence_id + entry.count - 1, metadata.highest_sequence_id)
     state.replayed(metadata.producer_name, sequence_id, entry.end, now_ms)

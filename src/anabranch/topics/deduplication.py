@@ -3,8 +3,10 @@
     highest {"a": 41, "b": 7}        a sends 42, 43: new        a sends 40..41 again: duplicates
 
 A message with a sequence id up to the highest of its producer is a duplicate and is not stored again.  Of a
-batch the last message's id is what counts.  All chunks of a message carry one id, so only the last of them is
-held against it.
+batch the last message's id is what counts; where the client does not say it (the C++ client does not), ids
+are taken to follow each other.  A batch that is new in part cannot be cut and is stored: rather twice than
+never.
+All chunks of a message carry one id, so only the last of them is held against it.
 
 The state survives as a snapshot with the offset it covers; what was stored after that is read back from the
 log (`replayed`).  A producer that was away for long is forgotten, and so is the one that is away longest when
@@ -57,10 +59,10 @@ class Deduplication:
             if send.is_middle_chunk:
                 where.append(len(new))
                 new.append(send)
-            elif send.sequence_id <= highest:
+            elif (last := last_sequence_of(send)) <= highest:
                 where.append(DUPLICATE)
             else:
-                highest = max(send.sequence_id, send.highest_sequence_id)
+                highest = last
                 where.append(len(new))
                 new.append(send)
         return new, where
@@ -70,7 +72,7 @@ class Deduplication:
         highest = self._highest.get(producer, NO_SEQUENCE)
         for send in sends:
             if not send.is_middle_chunk:
-                highest = max(highest, send.sequence_id, send.highest_sequence_id)
+                highest = max(highest, last_sequence_of(send))
         if highest != NO_SEQUENCE:
             self._highest[producer] = highest
         self.covered = end
@@ -118,6 +120,11 @@ class Deduplication:
     def take_snapshot(self) -> Snapshot:
         self.changes = 0
         return Snapshot(self.covered, dict(self._highest))
+
+
+def last_sequence_of(send: Send) -> int:
+    """The sequence id of an entry's last message."""
+    return max(send.sequence_id + send.messages - 1, send.highest_sequence_id)
 
 
 def encode(snapshot: Snapshot) -> bytes:

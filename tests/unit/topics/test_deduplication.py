@@ -20,6 +20,14 @@ def test_new_and_not_new() -> None:
     assert state.last_sequence_id("q") == -1
 
 
+def test_a_batch_counts_by_its_last_message() -> None:
+    state = Deduplication(0)
+    state.stored("p", state.sift("p", [send(10, 5)])[0], 5)  # the client does not say where it ends
+    assert state.last_sequence_id("p") == 14
+    again = [send(10, 5), send(12, 3), send(14), send(12, 5), send(17)]
+    assert state.sift("p", again)[1] == [DUPLICATE, DUPLICATE, DUPLICATE, 0, 1]
+
+
 def test_kept_and_read_back() -> None:
     state = Deduplication(0)
     state.stored("p", [send(9)], 1)
