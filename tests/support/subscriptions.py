@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable, Sequence
 from itertools import count
+from math import ceil
 
 from anabranch.base.errors import OffsetOutOfRange
 from anabranch.base.waiters import Waiter, Waiters
@@ -125,7 +126,7 @@ class Time:
         end = self.ms + ms
         while self._later and self._later[0][0] <= end:
             at, _, timer, callback = heapq.heappop(self._later)
-            self.ms = max(self.ms, int(at))
+            self.ms = max(self.ms, ceil(at))
             if not timer.is_cancelled:
                 callback()
                 self.run()

@@ -15,6 +15,7 @@ from itertools import islice
 
 from pyroaring import BitMap64
 
+from anabranch.records.batch import HEADER_SIZE
 from anabranch.records.entries import Entry
 from anabranch.subscriptions.consumer import Consumer, KeySharing
 from anabranch.subscriptions.delaying import Delaying, metadata_of
@@ -82,7 +83,7 @@ class KeyedDispatch:
         self._due.update(self._delaying.due(now_ms))
         reading = self._reading
         room = min(sum([consumer.permits for consumer in able]), budget.messages)
-        max_bytes = min(budget.size_bytes, int(room * self._bytes_per_message) + 1)
+        max_bytes = min(budget.size_bytes, int(room * (self._bytes_per_message + HEADER_SIZE)))
         out = Outgoing(reading, self._outstanding.redeliveries.counts, self._unacked)
         if self._has_ready(able):
             self._hand_out_waited(able, out, room, max_bytes)
@@ -90,9 +91,13 @@ class KeyedDispatch:
             offsets = list(islice(self._due, min(room, _AGAIN)))
             entries, settled = reading.again(offsets, max_bytes)
             self._due.difference_update(BitMap64(offsets[:settled]))
-            self._hand_out(able, entries, out, now_ms, is_fresh=False)
+            handed_out = self._hand_out(able, entries, out, room, now_ms, is_fresh=False)
+            self._due.update([entry.offset for entry in entries[handed_out:]])
         elif len(self.router) < self._look_ahead():
-            self._hand_out(able, reading.fresh(max_bytes), out, now_ms, is_fresh=True)
+            entries = reading.fresh(max_bytes)
+            handed_out = self._hand_out(able, entries, out, room, now_ms, is_fresh=True)
+            if handed_out < len(entries):
+                reading.offset = entries[handed_out].offset
             self._delaying.passed(reading.offset)
         else:
             return Outcome.FULL
@@ -139,13 +144,17 @@ class KeyedDispatch:
         able: Sequence[Consumer],
         entries: Sequence[Entry],
         out: Outgoing,
+        room: int,
         now_ms: int,
         *,
         is_fresh: bool,
-    ) -> None:
+    ) -> int:
+        """How many of the entries were handed out, or wait now."""
         router = self.router
         writable = set(able)
-        for entry in entries:
+        for index, entry in enumerate(entries):
+            if room <= 0 or self._unacked.is_blocked:
+                return index
             metadata = metadata_of(entry)
             if metadata.deliver_at_time and self._is_put_off(
                 entry, metadata.deliver_at_time, now_ms, is_fresh
@@ -153,17 +162,13 @@ class KeyedDispatch:
                 continue
             hash = router.owners.hash_of(key_of(metadata))
             owner = router.owner_now(hash)
-            if (
-                owner is None
-                or owner.permits <= 0
-                or owner.is_blocked
-                or owner not in writable
-                or self._unacked.is_blocked
-            ):
+            if owner is None or owner.permits <= 0 or owner.is_blocked or owner not in writable:
                 router.wait(entry.offset, hash)
                 continue
+            room -= entry.count
             router.hold(owner, hash)
             out.add(owner, entry, (entry.count, hash))
+        return len(entries)
 
     def _is_put_off(self, entry: Entry, deliver_at_ms: int, now_ms: int, is_fresh: bool) -> bool:
         if not self.settings.delays_delivery:

@@ -14,6 +14,7 @@ from itertools import islice
 
 from pyroaring import BitMap64
 
+from anabranch.records.batch import HEADER_SIZE
 from anabranch.records.entries import Entry
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
 from anabranch.subscriptions.chunks import Chunks
@@ -80,7 +81,7 @@ class SharedDispatch:
         self._replay.update(self._delaying.due(now_ms))
         reading = self._reading
         room = min(permits, budget.messages)
-        max_bytes = min(budget.size_bytes, int(room * self._bytes_per_message) + 1)
+        max_bytes = min(budget.size_bytes, int(room * (self._bytes_per_message + HEADER_SIZE)))
         is_fresh = not self._replay
         if is_fresh:
             entries = reading.fresh(max_bytes)

@@ -11,6 +11,7 @@ to know how many messages an acknowledged entry has.  Redeliveries are not count
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from anabranch.records.batch import HEADER_SIZE
 from anabranch.subscriptions.consumer import NO_HASH, Consumer
 from anabranch.subscriptions.dispatcher import Budget, Outcome
 from anabranch.subscriptions.outgoing import Outgoing
@@ -109,7 +110,7 @@ class SingleActive:
             return Outcome.NOBODY
         reading = self._reading
         room = min(consumer.permits, budget.messages)
-        entries = reading.fresh(min(budget.size_bytes, int(room * self._bytes_per_message) + 1))
+        entries = reading.fresh(min(budget.size_bytes, int(room * (self._bytes_per_message + HEADER_SIZE))))
         if not entries:
             if reading.disk is not None:
                 return Outcome.DISK

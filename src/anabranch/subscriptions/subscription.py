@@ -12,8 +12,9 @@ for the kind that the first consumer asks for; when the last one has gone, the n
 
 A seek sends consumers away, but for the one that asked if its client can stay (`stays_over_seek`).  That one
 throws away what it had queued when it hears of the seek, and tells what it had not told yet of before: until
-it is known to have heard (`settled`) nothing is delivered to it, and nothing that it says counts.  It then has
-room for its queue, less what it took since it last told us, which is below half: that many permits it is given.
+it is known to have heard (`settled`) nothing is delivered to it, and nothing that it says counts.  It then
+has room for its queue, less what it took since it last told us, which is below half: that many permits it is
+given.
 """
 
 import asyncio
@@ -46,6 +47,7 @@ MAX_PERMITS = (1 << 31) - 1  # of a consumer, together: more than any client can
 
 _UNLIMITED = 1 << 62
 _RETRY_S = 1.0
+_PAUSE_S = 0.005  # at least, when a rate is spent: then there is more than one message to deliver again
 _ZERO_QUEUE = 1  # what a client without a queue asks for, each time; nobody knows whether it waits for it
 _unreadable = Seldom(logging.getLogger(__name__), 10.0)
 
@@ -261,7 +263,7 @@ class Subscription:
             return
         messages, size_bytes = self._allowance()
         if messages < 1 or size_bytes < 1:
-            self._wake_in(max(limit.wait_s() for limit in self.limits))
+            self._wake_in(max([_PAUSE_S, *(limit.wait_s() for limit in self.limits)]))
             return
         budget = Budget(messages, min(size_bytes, READ_BYTES))
         before = self.cursor.mark_delete
