@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 AnyTopic = Topic | NonPersistentTopic
 
+_AT_ONCE = 64  # topics that are closed at the same time
+
 
 class Topics:
     def __init__(self, around: Surroundings) -> None:
@@ -136,11 +138,15 @@ class Topics:
         self._is_stopping = True
         if self._opening:
             await asyncio.wait(list(self._opening.values()))
-        for topic in self:
-            try:
-                await self.unload(TopicName.from_pulsar(topic.full_name))
-            except (AnabranchError, OSError) as error:
-                log.warning("%s could not be closed well: %s", topic.full_name, error)
+        topics = list(self)
+        for i in range(0, len(topics), _AT_ONCE):
+            await asyncio.gather(*[self._close(topic) for topic in topics[i : i + _AT_ONCE]])
+
+    async def _close(self, topic: AnyTopic) -> None:
+        try:
+            await self.unload(TopicName.from_pulsar(topic.full_name))
+        except (AnabranchError, OSError) as error:
+            log.warning("%s could not be closed well: %s", topic.full_name, error)
 
     # --- what the cluster tells
 

@@ -346,10 +346,12 @@ class Subscriptions:
 
     async def save(self) -> None:
         """Keep everything, and let go of it: the topic closes."""
-        for held in self:
-            if held.durable is not None and not held.durable.is_deleted:
-                await self._around.positions.close(held.durable)
+        kept = [held.durable for held in self if held.durable is not None and not held.durable.is_deleted]
         self._held.clear()
+        closed = [self._around.positions.close(durable) for durable in kept]
+        for failure in await asyncio.gather(*closed, return_exceptions=True):
+            if failure is not None:
+                raise failure
 
     def close(self) -> None:
         """Nobody stays."""

@@ -224,11 +224,17 @@ class Topic:
 
     async def terminate(self) -> tuple[int, int, int]:
         """Take no more messages, for good; the last one there is."""
-        if self.terminated_at is None:
-            self.terminated_at = self.partition.log_end
-            self.publishing.refuse = TopicTerminated("Topic was already terminated")
+        if self.terminated_at is None and self.publishing.refuse is None:
+            end = self.partition.log_end
+            refuse = self.publishing.refuse = TopicTerminated("Topic was already terminated")
+            try:
+                await self._around.catalog.store_terminated(self.name, self.index, end)
+            except BaseException:
+                if self.publishing.refuse is refuse:
+                    self.publishing.refuse = None
+                raise
+            self.terminated_at = end
             self.producers.close_all()
-            await self._around.catalog.store_terminated(self.name, self.index, self.terminated_at)
             self.subscriptions.terminated()
         return self.last_message()
 

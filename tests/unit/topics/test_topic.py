@@ -25,7 +25,7 @@ from anabranch.topics.errors import (
     TopicTerminated,
 )
 from anabranch.topics.publish import DUPLICATE
-from tests.support.topics import Bench, Line, send, wanted
+from tests.support.topics import Bench, FakeCatalog, Line, send, wanted
 
 ORDERS = TopicName.from_pulsar("orders")
 
@@ -537,3 +537,34 @@ async def test_a_first_consumer_that_is_refused_leaves_no_trace(tmp_path: Path) 
     with pytest.raises(ConsumerAssignError):
         await topic.attach(bad, wanted("r", SubscriptionKind.KEY_SHARED, is_durable=False))
     assert topic.subscriptions.find("r") is None
+
+
+async def test_a_topic_that_could_not_be_terminated_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    producer = await bench.producer(topic)
+
+    async def fail(self: object, name: TopicName, index: int, end: int) -> None:
+        raise OSError("no store")
+
+    monkeypatch.setattr(FakeCatalog, "store_terminated", fail)
+    with pytest.raises(OSError, match="no store"):
+        await topic.terminate()
+    assert topic.publish(producer, [send(0)]).offsets == [0]
+    assert bench.line.closed == []
+
+
+async def test_many_subscriptions(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    for i in range(500):
+        await topic.create_subscription(f"s{i}", from_earliest=True)
+    topic.publish(await bench.producer(topic), [send(0)])
+    for i in range(0, 500, 2):
+        topic.subscriptions.find(f"s{i}").advance_to(1)
+    assert topic.subscriptions.slowest() == 0
+    await bench.restart()
+    again = await bench.open("orders")
+    assert sum(held.cursor.mark_delete for held in again.subscriptions) == 250
