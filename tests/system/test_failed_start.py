@@ -12,9 +12,11 @@ from anabranch.node import Node
 from anabranch.partition.folders import CLEAN_STOP
 from anabranch.server.config_file import load
 
+ANY_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "brokerServicePort": "0", "webServicePort": "0"}
 
-def node_on(data: Path, port: int = 0) -> Node:
-    return Node(load(None, {}, {"log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}))
+
+def node_on(data: Path, **ports: str) -> Node:
+    return Node(load(None, {}, {"log.dirs": str(data), **ANY_PORTS, **ports}))
 
 
 @pytest.fixture
@@ -23,7 +25,9 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-async def test_a_port_that_is_taken(tmp_path: Path, taken_port: int) -> None:
+@pytest.mark.parametrize("option", list(ANY_PORTS))
+async def test_a_port_that_is_taken(tmp_path: Path, taken_port: int, option: str) -> None:
+    taken = {option: ANY_PORTS[option].removesuffix("0") + str(taken_port)}
     first = node_on(tmp_path)
     await first.start()
     await first.stop()
@@ -31,7 +35,7 @@ async def test_a_port_that_is_taken(tmp_path: Path, taken_port: int) -> None:
     descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(3):
         with pytest.raises(OSError, match="in use"):
-            await node_on(tmp_path, taken_port).start()
+            await node_on(tmp_path, **taken).start()
         assert (tmp_path / CLEAN_STOP).exists(), "nothing was written since the clean stop"
         assert len(os.listdir("/proc/self/fd")) == descriptors
         assert threading.active_count() == threads
