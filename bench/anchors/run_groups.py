@@ -24,7 +24,7 @@ import group_loading
 import pairs
 from group_rows import FIGURES, ROWS, Row
 from pairs import Server
-from run import machine, repeatable
+from run import first_line, machine
 from servers import ROOT, Kafka, Ours
 
 LOADING = "loading of 100,000 offsets"
@@ -47,6 +47,7 @@ def measure(row: Row, kafka: Server, ours: Server, rounds: int) -> dict[str, Any
             runs.append(got)
     return {
         "name": row.name,
+        "commit": first_line("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"),
         "pairs": len(runs),
         "failed_pairs": rounds - len(runs),
         "ratios": pairs.ratios(runs, kafka.name, ours.name, row.targets, FIGURES),
@@ -82,6 +83,12 @@ def together(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[
     return [by_name[row.name] for row in ROWS if row.name in by_name]
 
 
+def repeatable(args: argparse.Namespace) -> str:
+    """The command of this run without what only this machine has; that of the whole, if it is done in parts."""
+    told = [] if args.add else ["--rounds", str(args.rounds), *(("--only", args.only) if args.only else ())]
+    return shlex.join(["python", "bench/anchors/run_groups.py", *told])
+
+
 def arguments() -> argparse.Namespace:
     shown = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
@@ -100,7 +107,7 @@ def main() -> None:
     report: dict[str, Any] = {
         "what": "groups",
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "bench/anchors/run_groups.py", *repeatable(sys.argv[1:])]),
+        "command": repeatable(args),
         "machine": machine(),
     }
     compileall.compile_dir(ROOT / "src", quiet=2)  # as an installed package is
