@@ -84,7 +84,7 @@ def together(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[
 
 
 def repeatable(args: argparse.Namespace) -> str:
-    """The command of this run without what only this machine has; that of the whole, if it is done in parts."""
+    """The command of this run without what only this machine has; of the whole, if it is done in parts."""
     told = [] if args.add else ["--rounds", str(args.rounds), *(("--only", args.only) if args.only else ())]
     return shlex.join(["python", "bench/anchors/run_groups.py", *told])
 
