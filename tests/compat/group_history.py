@@ -5,8 +5,10 @@ A member's journal says what it owned, from when, and in which generation.  Two 
   * at no time do two live members own a partition.  One that was killed is not live from then on; one that
     was frozen for longer than its session is not live until it has noticed: it has given up all it owned
     since it was thawed, and got something anew;
-  * no generation gives a partition to two members, live or not.  Whoever comes back as a static member is
-    the same one.
+  * no generation gives a partition to two members, live or not.
+
+A static member is one member, whichever process it is: the one before hears that it was fenced when it next
+asks.
 
 Members write before they tell the group that they own less, and after it has told them that they own more;
 and all clocks are one.  So there is no tolerance here.
@@ -24,7 +26,7 @@ _NOTHING = Owning(0.0, -1, frozenset())
 class Span(NamedTuple):
     """A live member owned a partition."""
 
-    member: int
+    member: str
     partition: int
     since_s: float
     until_s: float
@@ -32,11 +34,12 @@ class Span(NamedTuple):
 
 def judge(members: Sequence[Member]) -> list[str]:
     """What is wrong, in words; nothing if nothing is."""
+    names = [member.instance or str(number) for number, member in enumerate(members)]
     spans: list[Span] = []
-    for number, member in enumerate(members):
+    for name, member in zip(names, members, strict=True):
         owned = list(while_live(member.ownerships(), member.frozen))
-        spans += spans_of(number, owned, member.killed_s)
-    ownerships = [(member.instance or str(n), member.ownerships()) for n, member in enumerate(members)]
+        spans += spans_of(name, owned, member.killed_s)
+    ownerships = [(name, member.ownerships()) for name, member in zip(names, members, strict=True)]
     return [*owned_twice(spans), *given_twice(ownerships)]
 
 
@@ -57,7 +60,7 @@ def while_live(owned: Iterable[Owning], frozen: Sequence[float]) -> Iterator[Own
         yield Owning(freeze_s, -1, frozenset())
 
 
-def spans_of(member: int, owned: Sequence[Owning], killed_s: float) -> Iterator[Span]:
+def spans_of(member: str, owned: Sequence[Owning], killed_s: float) -> Iterator[Span]:
     end = Owning(killed_s, -1, frozenset())
     since: dict[int, float] = {}
     for before, after in pairwise([_NOTHING, *owned, end]):

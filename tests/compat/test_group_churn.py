@@ -206,16 +206,16 @@ def _owning(time_s: float, *partitions: int) -> Owning:
 
 
 def test_the_judge_sees_an_overlap() -> None:
-    one = list(spans_of(0, [_owning(1, 7), _owning(4)], float("inf")))
-    early = list(spans_of(1, [_owning(3, 7), _owning(6)], float("inf")))
-    late = list(spans_of(1, [_owning(4, 7), _owning(6)], float("inf")))
+    one = list(spans_of("0", [_owning(1, 7), _owning(4)], float("inf")))
+    early = list(spans_of("1", [_owning(3, 7), _owning(6)], float("inf")))
+    late = list(spans_of("1", [_owning(4, 7), _owning(6)], float("inf")))
     assert list(owned_twice([*early, *one]))
     assert not list(owned_twice([*late, *one]))
 
 
 def test_who_was_killed_owns_nothing() -> None:
-    one = list(spans_of(0, [_owning(1, 7)], 2.5))
-    other = list(spans_of(1, [_owning(3, 7)], float("inf")))
+    one = list(spans_of("0", [_owning(1, 7)], 2.5))
+    other = list(spans_of("1", [_owning(3, 7)], float("inf")))
     assert not list(owned_twice([*one, *other]))
 
 
