@@ -20,7 +20,12 @@ def imported() -> set[str]:
     return names - sys.stdlib_module_names - {"anabranch"}
 
 
+IMPORTED_AS = {"protobuf": "google", "pulsar-client": "pulsar"}
+
+
 def test_dependencies_are_what_is_imported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {re.split(r"[^\w.-]", entry)[0].replace("-", "_") for entry in project["dependencies"]}
-    assert imported() == declared
+    extras = {name: entries for name, entries in project["optional-dependencies"].items() if name != "dev"}
+    entries = [*project["dependencies"], *(entry for more in extras.values() for entry in more)]
+    names = [re.split(r"[^\w.-]", entry)[0] for entry in entries]
+    assert imported() == {IMPORTED_AS.get(name, name).replace("-", "_") for name in names}

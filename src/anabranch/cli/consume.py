@@ -73,10 +73,7 @@ def consume(
     client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of a topic.
-
-    With --pulsar as Pulsar's clients get them (`anabranch consume --pulsar --help`).
-    """
+    """Print the records of a topic.  --pulsar: as its clients get them (see its own --help)."""
     render = _renderer(json_ or format_ is Format.JSON, Columns(timestamps, offsets, headers, keys))
     client = consumer(
         bootstrap,

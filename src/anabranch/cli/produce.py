@@ -157,10 +157,7 @@ def produce(
     client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Send records: one a line of standard input, of a file, or given by --value.
-
-    With --pulsar as Pulsar's clients do (`anabranch produce --pulsar --help`).
-    """
+    """Send records: a line of input or --value each.  --pulsar: as its clients do (see its own --help)."""
     if value and file:
         raise Misuse("--value and --file exclude each other")
     if idempotent and acks is not Acks.ALL:
