@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from anabranch.base.errors import Invalid
 from anabranch.base.ids import Namespace, TopicName
-from anabranch.cluster.image import ClusterImage, TopicImage, topic_changes
+from anabranch.cluster.image import ClusterImage, TopicChange, TopicImage, topic_changes
 from anabranch.server.pulsar.topic_lists import ListPattern, hash_of, names_of
 from anabranch.wire.pulsar import commands_pb2 as pb
 
@@ -62,15 +62,22 @@ class TopicWatchers:
         if old.topics_by_id is new.topics_by_id:
             return
         changes = list(topic_changes(old, new))
-        for watcher in self._watchers.values():
-            before: set[TopicName] = set()
-            after: set[TopicName] = set()
-            for was, now in changes:
-                if _is_listed(was, watcher.namespace):
-                    before.update(names_of(was))
-                if _is_listed(now, watcher.namespace):
-                    after.update(names_of(now))
-            self._tell(watcher, watcher.select(after - before), watcher.select(before - after))
+        for watcher in list(self._watchers.values()):
+            try:
+                self._look(watcher, changes)
+            except Invalid as error:  # its pattern is too much work on these names
+                self._connection.refuse(error)
+                return
+
+    def _look(self, watcher: Watcher, changes: list[TopicChange]) -> None:
+        before: set[TopicName] = set()
+        after: set[TopicName] = set()
+        for was, now in changes:
+            if _is_listed(was, watcher.namespace):
+                before.update(names_of(was))
+            if _is_listed(now, watcher.namespace):
+                after.update(names_of(now))
+        self._tell(watcher, watcher.select(after - before), watcher.select(before - after))
 
     def _tell(self, watcher: Watcher, added: set[str], deleted: set[str]) -> None:
         if not added and not deleted:

@@ -159,7 +159,9 @@ async def test_bytes_need_no_schema(broker: PulsarBroker) -> None:
     await client.ask(C.PRODUCER, topic="t", producer_id=1, request_id=0)
     bare = pb.Schema(name="", schema_data=b"", type=pb.Schema.Bytes)
     said = await client.ask(C.GET_OR_CREATE_SCHEMA, request_id=1, topic="t", schema=bare)
-    assert said.get_or_create_schema_response == pb.GetOrCreateSchemaResponse(request_id=1, schema_version=b"")
+    assert said.get_or_create_schema_response == pb.GetOrCreateSchemaResponse(
+        request_id=1, schema_version=b""
+    )
 
 
 async def test_transactions_are_not_here(broker: PulsarBroker) -> None:
@@ -167,3 +169,16 @@ async def test_transactions_are_not_here(broker: PulsarBroker) -> None:
     for type in (C.NEW_TXN, C.END_TXN, C.ADD_PARTITION_TO_TXN, C.ADD_SUBSCRIPTION_TO_TXN):
         said = await client.ask(type, request_id=1)
         assert said.error.error == pb.ServerError.NotAllowedError
+
+
+async def test_a_pattern_that_becomes_too_much_work_ends_its_connection_only(
+    broker: PulsarBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, other = await broker.connect(), await broker.connect()
+    told = {"namespace": "public/default", "topics_pattern": ".*"}
+    await client.ask(C.WATCH_TOPIC_LIST, request_id=1, watcher_id=1, **told)
+    monkeypatch.setattr("anabranch.groups.consumer_regex_match._MOST_STEPS", 1)
+    await make(other, "a-topic-with-quite-a-long-name")
+    await client.closed()
+    other.tell(C.PING)
+    await other.hear(C.PONG)
