@@ -270,7 +270,7 @@ def test_who_stays_over_a_seek_is_sent_no_more_than_it_can_hold(bench: Bench) ->
     assert client.take() == []
     bench.subscription.settled(client.consumer)
     bench.run()
-    # It may have taken 4 of its queue without a word; at 5 it tells us, so 6 more are enough and not too many.
+    # It may have taken 4 of its queue without a word; at 5 it tells us, so 6 more are right.
     assert client.take() == [3, 4, 5, 6, 7, 8]
     assert bench.cursor.mark_delete == 3
     client.ack(3)

@@ -1,0 +1,29 @@
+"""Bits of an ack_set, against the obvious reading of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.subscriptions.ack_sets import acked_ranges, unacked_in
+from tests.unit.records.strategies import seeded
+
+WORDS = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=4)
+
+
+@seeded(300)
+@given(st.integers(0, 1 << 50), st.integers(1, 200), WORDS)
+def test_what_is_acked_has_no_bit(offset: int, count: int, words: list[int]) -> None:
+    def has_bit(index: int) -> bool:
+        return index // 64 < len(words) and bool((words[index // 64] >> (index % 64)) & 1)
+
+    ranges = list(acked_ranges(offset, count, words))
+    acked = [each for start, end in ranges for each in range(start, end)]
+    assert acked == [offset + index for index in range(count) if not has_bit(index)]
+    assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False)), (
+        "runs are whole"
+    )
+
+
+def test_the_example_of_the_protocol() -> None:
+    assert list(acked_ranges(40, 3, [0b101])) == [(41, 42)]
+    assert list(acked_ranges(40, 3, [])) == [(40, 43)]
+    assert unacked_in([-1, 0b101]) == 66
