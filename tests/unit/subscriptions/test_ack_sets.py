@@ -1,5 +1,7 @@
 """Bits of an ack_set, against the obvious reading of them."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +20,7 @@ def test_what_is_acked_has_no_bit(offset: int, count: int, words: list[int]) -> 
     ranges = list(acked_ranges(offset, count, words))
     acked = [each for start, end in ranges for each in range(start, end)]
     assert acked == [offset + index for index in range(count) if not has_bit(index)]
-    assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False)), (
-        "runs are whole"
-    )
+    assert all(end < start for (_, end), (start, _) in pairwise(ranges)), "runs are whole"
 
 
 def test_the_example_of_the_protocol() -> None:
