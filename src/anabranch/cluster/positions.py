@@ -27,8 +27,8 @@ from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from anabranch.groups.effects import Effects, Token
 from anabranch.groups.parts import Topics
-from anabranch.groups.positions import Position, commit_positions, delete_position, has_readers
-from anabranch.groups.records import OffsetKey
+from anabranch.groups.positions import OWN, Position, commit_positions, delete_position, has_readers
+from anabranch.groups.records import CommittedOffset, OffsetKey
 from anabranch.groups.shard import GroupShard
 from anabranch.groups.subscription_shard import StateChanges, SubscriptionState
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
@@ -83,9 +83,9 @@ class StoredPositions:
         found = {}
         for subscription, state in (await self._states.of_topic(topic, partition)).items():
             name = OffsetKey(subscription, topic, partition)
-            position = self._position_in(await self._groups.look(subscription), name)
-            if position is not None:
-                found[subscription] = _stored(name, state, position)
+            committed = self._committed_in(await self._groups.look(subscription), name)
+            if committed is not None:
+                found[subscription] = _stored(name, state, committed)
         return found
 
     async def position(self, name: CursorName) -> int | None:
@@ -94,7 +94,8 @@ class StoredPositions:
         shard = await self._groups.look(name.subscription)
         if has_readers(shard, name.subscription, name.topic):
             raise _in_use(OffsetKey(*name))
-        return self._position_in(shard, OffsetKey(*name))
+        committed = self._committed_in(shard, OffsetKey(*name))
+        return None if committed is None else max(0, committed.offset)
 
     async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, AnabranchError]:
         await self._groups.ensure_topic()
@@ -120,24 +121,24 @@ class StoredPositions:
         """
         try:
             positions = [
-                position
+                committed.offset
                 for subscription in self._states.known_of_topic(topic, partition)
-                if (position := self._known_position(OffsetKey(subscription, topic, partition))) is not None
+                if (committed := self._known(OffsetKey(subscription, topic, partition))) is not None
             ]
         except (CoordinatorLoading, CoordinatorNotAvailable):
             return 0
         return min(positions, default=None)
 
-    def _known_position(self, name: OffsetKey) -> int | None:
-        return self._position_in(self._groups.known(name.group_id), name)
+    def _known(self, name: OffsetKey) -> CommittedOffset | None:
+        return self._committed_in(self._groups.known(name.group_id), name)
 
-    def _position_in(self, shard: GroupShard, name: OffsetKey) -> int | None:
+    def _committed_in(self, shard: GroupShard, name: OffsetKey) -> CommittedOffset | None:
         """The committed offset, if it is of this topic and not of one that had its name before."""
         found = shard.offsets.find(name)
         topic = self._topics.by_name(name.topic)
         if found is None or topic is None or found.topic_id not in (None, topic.topic_id):
             return None
-        return found.offset
+        return found
 
     def _topic_id(self, topic: str) -> UUID:
         facts = self._topics.by_name(topic)
@@ -252,14 +253,15 @@ def _batches(positions: list[Position]) -> Iterator[list[Position]]:
         yield batch
 
 
-def _stored(name: OffsetKey, state: SubscriptionState, position: int) -> StoredSubscription:
+def _stored(name: OffsetKey, state: SubscriptionState, committed: CommittedOffset) -> StoredSubscription:
     assert state.document is not None
     try:
         document = _documents.decode(state.document)
     except msgspec.MsgspecError as error:  # where it has got to matters more than its properties
         log.error("the document of subscription %r cannot be read: %s", name.group_id, error)
         document = SubscriptionDocument(created_ms=0)
-    return StoredSubscription(document, max(0, position), state.floor, dict(state.chunks))
+    is_own = committed.metadata == OWN
+    return StoredSubscription(document, max(0, committed.offset), is_own, state.floor, dict(state.chunks))
 
 
 def _in_use(name: OffsetKey) -> GroupInUse:

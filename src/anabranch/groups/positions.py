@@ -12,6 +12,9 @@ from anabranch.groups.effects import Effects, Token
 from anabranch.groups.records import CommittedOffset, OffsetKey, write_offset, write_offset_key
 from anabranch.groups.shard import GroupShard
 
+OWN = "subscription"
+"""The metadata of a committed offset that a subscription has written; others are Kafka clients'."""
+
 
 class Position(NamedTuple):
     name: OffsetKey
@@ -33,7 +36,7 @@ def commit_positions(shard: GroupShard, positions: Iterable[Position], token: To
         if has_readers(shard, name.group_id, name.topic):
             refused.append(name)
         else:
-            value = CommittedOffset(offset, -1, "", now_ms, -1, topic_id)
+            value = CommittedOffset(offset, -1, OWN, now_ms, -1, topic_id)
             effects.write(write_offset_key(name), write_offset(value))
     effects.reply(token, {"refused": refused})
     return effects

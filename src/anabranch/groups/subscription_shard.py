@@ -159,10 +159,6 @@ class SubscriptionShard:
             if state.document is not None:
                 yield group_id, state
 
-    def topics_of(self, group_id: str) -> Iterator[TopicPartition]:
-        """What a subscription of that name is on."""
-        return (place for place in self._states if self.has(OffsetKey(group_id, *place)))
-
     def has(self, name: OffsetKey) -> bool:
         state = self._states.get((name.topic, name.partition), {}).get(name.group_id)
         return state is not None and state.document is not None

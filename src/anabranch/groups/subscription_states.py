@@ -153,12 +153,6 @@ class SubscriptionStates:
             for group_id, state in shard.of_topic(topic, partition)
         }
 
-    def places_of(self, group_id: str) -> Iterator[TopicPartition]:
-        """The partitions that a subscription is on.  CoordinatorNotAvailable before everything is read."""
-        self._check_loaded()
-        index = self.shard_of(group_id)
-        return self._runtime.read(index).topics_of(group_id) if self._runtime.is_served(index) else iter(())
-
     def has(self, name: OffsetKey) -> bool:
         """Whether there is such a subscription.  CoordinatorNotAvailable before everything is read."""
         self._check_loaded()

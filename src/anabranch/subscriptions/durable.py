@@ -9,10 +9,10 @@
     chunks are written before the position and dropped after it, so that nothing acknowledged is delivered
     again; but in a reset they are dropped before it is written, so that nothing is skipped.
 
-The group is Kafka's too.  A Kafka client may have moved its committed offset while nobody was attached:
-`sighted` says what that does.  Forward, and what was acknowledged ahead still is; back, and all of it is
-to be read again.  To tell one from the other after a restart the store keeps the `floor`, the last position
-of our own that was written before (only beside chunks, since without them there is nothing to tell).
+The group is Kafka's too.  A Kafka client may have moved its committed offset while nobody was attached.
+Forward, and what was acknowledged ahead still is; back, and all of it is to be read again.  To tell one from
+the other after a restart the store keeps beside the chunks a `floor`, which no position of our own is above,
+and knows our own positions from others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,9 @@ class StoredSubscription(NamedTuple):
 
     document: SubscriptionDocument
     position: int
-    """The group's committed offset, whoever committed it."""
+    """The group's committed offset."""
+    is_own: bool
+    """Whether it was committed by `PositionStore.write_positions`, and not by a Kafka client."""
     floor: int | None
     chunks: Mapping[int, bytes]
 
@@ -105,7 +107,18 @@ class SnapshotStore(Protocol):
 class DurableCursor:
     """A cursor that is kept.  `Positions` makes them and `Flushing` writes them."""
 
-    __slots__ = ("attachments", "cursor", "document", "floor", "is_deleted", "kept", "name", "saved", "stale")
+    __slots__ = (
+        "attachments",
+        "cursor",
+        "document",
+        "floor",
+        "is_deleted",
+        "is_own",
+        "kept",
+        "name",
+        "saved",
+        "stale",
+    )
 
     def __init__(self, name: CursorName, stored: StoredSubscription) -> None:
         """Corrupt if its chunks are."""
@@ -113,13 +126,15 @@ class DurableCursor:
         self.document = stored.document
         self.saved = stored.position
         """The position that is kept."""
+        self.is_own = stored.is_own
+        """Whether that is of our own; one of a Kafka client is written again before anything else is."""
         self.kept = set(stored.chunks)
         """The chunks that are kept."""
         self.floor = stored.floor
         self.attachments = 0
         """Of consumers, one or several; while there are any the group's offset is ours alone."""
         self.is_deleted = False
-        was_moved_back = stored.floor is not None and stored.position < stored.floor
+        was_moved_back = not stored.is_own and stored.floor is not None and stored.position < stored.floor
         self.stale: set[int] = set()
         """Chunks that are kept and do not count, since the group was moved back: to go before others come."""
         self.cursor = Cursor.restore(stored.position, () if was_moved_back else stored.chunks.items())
@@ -133,7 +148,9 @@ class DurableCursor:
             self._moved_back()
         elif position > self.saved:
             self.cursor.ack_up_to(position)
-        self.saved = position
+        if position != self.saved:
+            self.saved = position
+            self.is_own = False
         self.fit(log_start, log_end)
 
     def fit(self, log_start: int, log_end: int) -> None:

@@ -5,9 +5,9 @@
 
 A write of a cursor has three steps, each done when the one before it is:
 
-    1  the chunks that changed                  what was acknowledged ahead is not delivered again
+    1  the chunks that changed, and the floor   what was acknowledged ahead is not delivered again
     2  the position                             all below is acknowledged
-    3  chunks that the position has passed go   the floor beside those that stay is brought up
+    3  chunks that the position has passed go
 
 and a reset has two, the other way round: all chunks go, then the position is written.  See `durable`.
 
@@ -77,6 +77,7 @@ class Flushing:
     async def reset(self, cursor: DurableCursor, offset: int) -> None:
         """Begin anew at `offset`."""
         async with self._writing:
+            await self._make_own(cursor)
             drop = sorted(cursor.kept | cursor.stale)
             if drop:
                 await self._store.write_chunks([ChunkChanges(cursor.name, {}, drop, offset)])
@@ -96,6 +97,7 @@ class Flushing:
             if position is None or cursor.is_deleted:
                 raise SubscriptionGone(f"the subscription {cursor.name.subscription!r} was deleted")
             cursor.sighted(position, *bounds)
+            await self._make_own(cursor)
             if cursor.is_dirty:
                 self.touched(cursor)
 
@@ -137,16 +139,15 @@ class Flushing:
             asked, self._asked = self._asked, {}
             for cursor in asked:
                 self._dirty.pop(cursor, None)
-            failures = await self._write(asked)
-        for cursor, waiting in asked.items():
-            error = failures.get(cursor)
-            if waiting.done():
-                continue
-            if error is None:
-                waiting.set_result(None)
-            else:
-                waiting.set_exception(error)
-                waiting.exception()  # whoever waited may have gone
+            failures: dict[DurableCursor, BaseException] = {}
+            try:
+                failures.update(await self._write(asked))
+            except BaseException as error:  # a mistake of ours, or the end: nobody may wait for ever
+                failures = dict.fromkeys(asked, error)
+                raise
+            finally:
+                for cursor, waiting in asked.items():
+                    _tell(waiting, failures.get(cursor))
 
     async def _write(self, cursors: Iterable[DurableCursor]) -> dict[DurableCursor, AnabranchError]:
         """Write `cursors`, a shard after the other; those that could not be, and why."""
@@ -165,7 +166,25 @@ class Flushing:
 
     # --- one shard
 
+    async def _make_own(self, cursor: DurableCursor) -> None:
+        """The position is a Kafka client's: write it again as ours, without the chunks that do not count."""
+        if cursor.is_own:
+            return
+        if cursor.stale or (cursor.kept and cursor.floor != cursor.saved):
+            drop = sorted(cursor.stale)
+            await self._store.write_chunks([ChunkChanges(cursor.name, {}, drop, cursor.saved)])
+            cursor.stale.clear()
+            cursor.floor = cursor.saved
+        for refusal in (await self._store.write_positions({cursor.name: cursor.saved})).values():
+            raise refusal
+        cursor.is_own = True
+
     async def _write_shard(self, cursors: list[DurableCursor]) -> dict[DurableCursor, AnabranchError]:
+        try:
+            for cursor in cursors:
+                await self._make_own(cursor)
+        except (AnabranchError, OSError) as error:
+            return dict.fromkeys(cursors, _named(error))
         taken = [_take(cursor) for cursor in cursors]
         try:
             await self._store.write_chunks([_added(snapshot) for snapshot in taken if _adds(snapshot)])
@@ -197,7 +216,7 @@ class Flushing:
 
     async def _clear(self, taken: list[_Snapshot]) -> None:
         """The third step.  If it fails the next one does it."""
-        changes = [change for snapshot in taken if (change := _cleared(snapshot)) is not None]
+        changes = [ChunkChanges(cursor.name, {}, passed) for cursor, _, _, passed in taken if passed]
         try:
             if changes:
                 await self._store.write_chunks(changes)
@@ -205,10 +224,7 @@ class Flushing:
             _failed.warning("chunks that were passed are still kept: %s", error)
             return
         for snapshot in taken:
-            cursor = snapshot.cursor
-            cursor.kept.difference_update(snapshot.passed)
-            if cursor.kept or snapshot.passed:
-                cursor.floor = snapshot.mark
+            snapshot.cursor.kept.difference_update(snapshot.passed)
 
 
 def _take(cursor: DurableCursor) -> _Snapshot:
@@ -218,13 +234,14 @@ def _take(cursor: DurableCursor) -> _Snapshot:
 
 
 def _adds(snapshot: _Snapshot) -> bool:
-    return bool(snapshot.chunks or snapshot.cursor.stale)
+    """Whether there is something to write before the position."""
+    cursor = snapshot.cursor
+    return bool(snapshot.chunks or cursor.stale or (cursor.kept and cursor.floor != snapshot.mark))
 
 
 def _added(snapshot: _Snapshot) -> ChunkChanges:
-    cursor = snapshot.cursor
-    floor = cursor.saved if cursor.floor != cursor.saved else None
-    return ChunkChanges(cursor.name, snapshot.chunks, sorted(cursor.stale - snapshot.chunks.keys()), floor)
+    drop = sorted(snapshot.cursor.stale - snapshot.chunks.keys())
+    return ChunkChanges(snapshot.cursor.name, snapshot.chunks, drop, snapshot.mark)
 
 
 def _is_added(snapshot: _Snapshot) -> None:
@@ -232,17 +249,18 @@ def _is_added(snapshot: _Snapshot) -> None:
     if _adds(snapshot):
         cursor.kept.update(snapshot.chunks)
         cursor.stale.clear()
-        cursor.floor = cursor.saved
-
-
-def _cleared(snapshot: _Snapshot) -> ChunkChanges | None:
-    cursor = snapshot.cursor
-    stay = len(cursor.kept) > len(snapshot.passed)
-    floor = snapshot.mark if (stay or snapshot.passed) and cursor.floor != snapshot.mark else None
-    if not snapshot.passed and floor is None:
-        return None
-    return ChunkChanges(cursor.name, {}, snapshot.passed, floor)
+        cursor.floor = snapshot.mark
 
 
 def _named(error: Exception) -> AnabranchError:
     return error if isinstance(error, AnabranchError) else AnabranchError(str(error))
+
+
+def _tell(waiting: "asyncio.Future[None]", error: BaseException | None) -> None:
+    if waiting.done():
+        return
+    if error is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(error)
+        waiting.exception()  # whoever waited may have gone

@@ -86,7 +86,7 @@ class Positions:
         await self._store.write_document(name, document, new=True)
         for refusal in (await self._store.write_positions({name: start})).values():
             raise refusal
-        made = DurableCursor(name, StoredSubscription(document, start, None, {}))
+        made = DurableCursor(name, StoredSubscription(document, start, True, None, {}))
         self._opened(made)
         return made
 

@@ -1,0 +1,147 @@
+"""Durable subscriptions on real coordinators and logs, without a cluster around them.
+
+kept = Kept(folder)
+kept.topic("orders", 100)                # a log that ends at offset 100
+cursor = await kept.create("s", at=3)
+kept.kill(); kept.start()                # as after kill -9: nothing is flushed or closed cleanly
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from uuid import UUID, uuid4
+
+from anabranch.base.disk import DirectDisk
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.cluster.positions import StoredPositions, SubscribedGroups
+from anabranch.groups.committing import Commit, TopicCommit
+from anabranch.groups.config import GroupConfig
+from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from anabranch.groups.parts import Surroundings, TopicFacts
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
+from anabranch.log.config import LogConfig
+from anabranch.partition.host import PartitionHost
+from anabranch.subscriptions.durable import CursorName, DurableCursor, SubscriptionDocument
+from anabranch.subscriptions.positions import Positions
+from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.logs import SetClock, records, release
+from tests.support.offsets import an_offset
+
+PARTITIONS = 3
+
+
+class Kept:
+    def __init__(self, data: Path, config: GroupConfig | None = None) -> None:
+        self.data = data
+        self.clock = SetClock()
+        self.config = config or GroupConfig()
+        self._ids: dict[str, UUID] = {}
+        self.ends: dict[str, int] = {}
+        """Where logs are said to end that do not end there."""
+        self.start()
+
+    # --- as the cluster would tell it
+
+    def by_name(self, name: str) -> TopicFacts | None:
+        topic_id = self._ids.get(name)
+        return None if topic_id is None else TopicFacts(name, topic_id, (frozenset(),) * PARTITIONS)
+
+    def by_id(self, topic_id: UUID) -> TopicFacts | None:
+        return None
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._ids)
+
+    def _add(self, name: str) -> None:
+        self._ids.setdefault(name, uuid4())
+        policy = "compact" if name.startswith("__") else "delete"
+        config = LogConfig.build({"cleanup.policy": policy}, {})
+        self.host.add_topic(TopicName.from_kafka(name), self._ids[name], PARTITIONS, config)
+
+    async def _make(self, name: str) -> None:
+        await asyncio.sleep(0)
+        self._add(name)
+
+    # --- as the node lives
+
+    def start(self) -> None:
+        self.disk = DirectDisk()
+        self.host = host = PartitionHost(self.disk, self.clock, self.data, BrokerId(1))
+        for name in self._ids:
+            self._add(name)
+        host.recover()
+        self.states = SubscriptionStates(
+            self.clock,
+            self,
+            lambda index: host.partition(SUBSCRIPTION_TOPIC, index),
+            lambda index: host.is_stored(SUBSCRIPTION_TOPIC, index),
+            lambda: self._make(SUBSCRIPTION_TOPIC),
+        )
+        seen = SubscribedGroups(self.states)
+        self.groups = GroupCoordinator(
+            self.clock,
+            Surroundings(lambda: self.config, self, Random(1), subscriptions=seen),
+            lambda index: host.partition(OFFSETS_TOPIC, index),
+            lambda index: host.is_stored(OFFSETS_TOPIC, index),
+            lambda: self._make(OFFSETS_TOPIC),
+        )
+        self.stored = StoredPositions(self.groups, self.states, self)
+        self.positions = Positions(self.stored, self.stored, self.bounds)
+        seen.attached = self.positions.is_attached
+
+    def kill(self) -> None:
+        self.groups.close()
+        self.states.close()
+        for _, partition in self.host.open_partitions():
+            for segment in partition.log.segments:
+                segment.close()
+        release(self.disk)
+
+    def bounds(self, topic: str, index: int) -> tuple[int, int]:
+        partition = self.host.partition(topic, index)
+        return partition.log_start, self.ends.get(topic, partition.log_end)
+
+    # --- what tests do
+
+    def topic(self, name: str, end: int) -> None:
+        """A topic whose partition 0 ends at `end`."""
+        if name not in self._ids:
+            self._add(name)
+        partition = self.host.partition(name, 0)
+        partition.append(memoryview(records(*["x"] * (end - partition.log_end))), -1)
+
+    def delete_topic(self, name: str) -> None:
+        del self._ids[name]
+        self.host.remove_topic(TopicName.from_kafka(name))
+        self.groups.topics_deleted([name])
+        self.states.topics_deleted([name])
+        self.positions.topic_deleted(name)
+
+    async def create(self, subscription: str, *, at: int, topic: str = "orders") -> DurableCursor:
+        document = SubscriptionDocument(self.clock.now_ms(), properties={"made": "here"})
+        return await self.positions.create(CursorName(subscription, topic, 0), document, at)
+
+    async def find(self, subscription: str, topic: str = "orders") -> DurableCursor | None:
+        return (await self.positions.of_topic(topic, 0)).get(subscription)
+
+    async def kafka_commits(self, group_id: str, offset: int, topic: str = "orders") -> ErrorCode:
+        request = Commit(
+            group_id, "", -1, None, [TopicCommit(topic, self._ids[topic], [an_offset(0, offset, "")])], 8
+        )
+        answer = await self.groups.submit(
+            group_id, lambda shard, token, now_ms: shard.offsets.commit(request, token, now_ms)
+        )
+        return ErrorCode(answer["topics"][0]["partitions"][0]["error_code"])
+
+    async def committed(self, group_id: str, topic: str = "orders") -> int | None:
+        return await self.stored.position(CursorName(group_id, topic, 0))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Let others run until it does."""
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never did")

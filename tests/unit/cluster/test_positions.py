@@ -1,0 +1,360 @@
+"""Durable subscriptions on logs and coordinators: found again after kill -9, shared with Kafka's groups."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from anabranch.base.errors import CoordinatorNotAvailable, TooLarge
+from anabranch.groups.config import GroupConfig
+from anabranch.groups.deletion import delete_group
+from anabranch.groups.offsets import TopicPartitions
+from anabranch.groups.records import OffsetKey
+from anabranch.subscriptions import flushing
+from anabranch.subscriptions.cursor import CHUNK
+from anabranch.subscriptions.durable import CursorName, SubscriptionGone
+from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.kept import Kept, until
+
+
+@pytest_asyncio.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[Kept]:
+    made = Kept(tmp_path, GroupConfig(retention_minutes=1))
+    made.topic("orders", 100)
+    yield made
+    made.kill()
+
+
+def restart(kept: Kept) -> None:
+    kept.kill()
+    kept.start()
+
+
+# --- found again
+
+
+async def test_a_subscription_without_an_ack_is_there_after_a_kill(kept: Kept) -> None:
+    await kept.create("s", at=7)
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert found.cursor.mark_delete == 7
+    assert found.document.properties == {"made": "here"}
+
+
+async def test_what_was_saved_is_there_after_a_kill(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    for offset in (0, 1, 2, 5, 9, 30):
+        cursor.cursor.ack(offset, offset + 1)
+    await kept.positions.save(cursor)
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert found.cursor.mark_delete == 3
+    assert [offset for offset in range(3, 100) if found.cursor.is_acked(offset)] == [5, 9, 30]
+
+
+async def test_properties_and_kind_are_kept(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    await kept.positions.set_properties(cursor, {"a": "b"})
+    await kept.positions.set_kind(cursor, "Shared")
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert (found.document.kind, found.document.properties) == ("Shared", {"a": "b"})
+
+
+async def test_properties_beyond_a_record_are_refused(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    with pytest.raises(TooLarge):
+        await kept.positions.set_properties(cursor, {"a": "b" * (1 << 20)})
+
+
+async def test_an_acknowledgement_is_kept_soon_without_being_asked(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "FLUSH_AFTER_S", 0.0)
+    cursors = [await kept.create(name, at=0) for name in "abcd"]
+    for cursor in cursors:
+        cursor.cursor.ack(0, 4)
+        kept.positions.touched(cursor)
+    await until(lambda: all(cursor.saved == 4 for cursor in cursors))
+
+
+async def test_a_clean_stop_keeps_everything(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(3, 5)
+    kept.positions.touched(cursor)
+    await kept.positions.stop()
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert found.cursor.is_acked(4)
+
+
+async def test_everybody_who_asks_at_once_shares_a_write(kept: Kept) -> None:
+    cursors = [await kept.create(f"s{i}", at=0) for i in range(30)]
+    before = [kept.host.partition("__consumer_offsets", index).log_end for index in range(3)]
+    for cursor in cursors:
+        cursor.cursor.ack(0, 9)
+    await asyncio.gather(*(kept.positions.save(cursor) for cursor in cursors for _ in range(5)))
+    after = [kept.host.partition("__consumer_offsets", index).log_end for index in range(3)]
+    assert sum(after) - sum(before) == len(cursors)  # one record each, whoever asked
+
+
+async def test_a_second_creation_finds_the_first(kept: Kept) -> None:
+    first, second = await asyncio.gather(kept.create("s", at=3), kept.create("s", at=9))
+    assert first is second
+
+
+async def test_a_chunk_that_was_passed_is_not_kept(kept: Kept) -> None:
+    kept.ends["orders"] = 2 * CHUNK
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(10, 20)
+    cursor.cursor.ack(CHUNK + 7, CHUNK + 9)
+    await kept.positions.save(cursor)
+    await kept.states.load()
+    state = kept.states.known_of_topic("orders", 0)["s"]
+    assert sorted(state.chunks) == [0, 1]
+    cursor.cursor.ack_up_to(CHUNK)
+    await kept.positions.save(cursor)
+    assert sorted(state.chunks) == [1]
+    assert state.floor == CHUNK
+    cursor.cursor.ack_up_to(2 * CHUNK)
+    await kept.positions.save(cursor)
+    assert not state.chunks
+
+
+async def test_many_holes_take_several_batches(kept: Kept) -> None:
+    kept.ends["orders"] = 300 * CHUNK
+    cursor = await kept.create("s", at=0)
+    for chunk in range(300):
+        for offset in range(chunk * CHUNK, chunk * CHUNK + 3000, 2):
+            cursor.cursor.ack(offset + 1, offset + 2)
+    await kept.positions.save(cursor)
+    await kept.states.load()
+    assert len(kept.states.known_of_topic("orders", 0)["s"].chunks) == 300
+
+
+# --- reset
+
+
+async def test_a_reset_forgets_what_was_acknowledged_ahead(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 50)
+    cursor.cursor.ack(60, 70)
+    await kept.positions.save(cursor)
+    await kept.positions.reset(cursor, 5)
+    assert not cursor.cursor.is_acked(65)
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert (found.cursor.mark_delete, found.cursor.acked_ahead()) == (5, 0)
+
+
+# --- deleted
+
+
+async def test_a_deleted_subscription_is_gone(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(5, 6)
+    await kept.positions.save(cursor)
+    await kept.positions.delete(cursor)
+    for _ in range(2):
+        assert await kept.find("s") is None
+        assert "s" not in (await kept.groups.look("s")).groups
+        restart(kept)
+    again = await kept.create("s", at=2)
+    assert (again.cursor.mark_delete, again.cursor.acked_ahead()) == (2, 0)
+
+
+async def test_a_deletion_that_was_cut_off_is_one(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(5, 6)
+    await kept.positions.save(cursor)
+    states, kept.states.delete = kept.states, None  # type: ignore[method-assign, assignment]
+    with pytest.raises(TypeError):
+        await kept.positions.delete(cursor)
+    kept.states = states
+    restart(kept)
+    assert await kept.find("s") is None
+    again = await kept.create("s", at=2)
+    assert not again.cursor.is_acked(5)
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert not found.cursor.is_acked(5)
+
+
+async def test_a_deleted_topic_takes_its_subscriptions_along(kept: Kept) -> None:
+    kept.topic("others", 10)
+    cursor = await kept.create("s", at=0)
+    await kept.create("s", at=0, topic="others")
+    cursor.cursor.ack(5, 6)
+    await kept.positions.save(cursor)
+    await kept.positions.snapshots.write_snapshot("orders", 0, b"snapshot")
+    kept.delete_topic("orders")
+    kept.topic("orders", 100)
+    assert await kept.positions.snapshots.snapshot_of("orders", 0) is None
+    assert await kept.find("s") is None
+    await until(lambda: "s" not in kept.states.known_of_topic("orders", 0))
+    assert await kept.find("s", "others") is not None
+    restart(kept)
+    assert await kept.find("s") is None
+    assert await kept.find("s", "others") is not None
+
+
+# --- Kafka's groups
+
+
+async def test_a_subscription_goes_on_where_the_group_of_its_name_was(kept: Kept) -> None:
+    assert await kept.kafka_commits("s", 42) == ErrorCode.none
+    cursor = await kept.create("s", at=0)
+    assert cursor.cursor.mark_delete == 42
+
+
+async def test_the_position_is_the_groups_offset(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 6)
+    await kept.positions.save(cursor)
+    assert await kept.committed("s") == 6
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_kafka_client_moves_a_group_that_nobody_is_attached_to(kept: Kept, restarts: bool) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 20)
+    cursor.cursor.ack(30, 40)
+    await kept.positions.save(cursor)
+    for offset, mark, is_acked in ((25, 25, True), (10, 10, False), (1 << 40, 100, True)):
+        assert await kept.kafka_commits("s", offset) == ErrorCode.none
+        if restarts:
+            restart(kept)
+        found = await kept.find("s")
+        assert found is not None
+        await kept.positions.attached(found)
+        assert found.cursor.mark_delete == mark
+        assert found.cursor.is_acked(35) == is_acked
+        await kept.positions.detached(found)
+
+
+async def test_while_consumers_are_attached_the_offset_is_theirs(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    await kept.positions.attached(cursor)
+    assert await kept.kafka_commits("s", 9) == ErrorCode.unknown_member_id
+    assert await kept.kafka_commits("other", 9) == ErrorCode.none
+    await kept.positions.detached(cursor)
+    assert await kept.kafka_commits("s", 9) == ErrorCode.none
+
+
+async def test_offsets_of_subscriptions_do_not_expire(kept: Kept) -> None:
+    await kept.create("s", at=3)
+    await kept.kafka_commits("other", 5)
+    await kept.states.load()
+    shard = await kept.groups.look("s")
+    other = await kept.groups.look("other")
+    kept.clock.advance(3_600_000)
+    expired = [
+        record
+        for one in {id(shard): shard, id(other): other}.values()
+        for record in one.offsets.timeout(("offsets", "expire"), kept.clock.now_ms()).records
+    ]
+    assert [b"other" in record.key for record in expired] == [True, True]
+
+
+async def test_a_group_that_is_a_subscription_is_not_deleted(kept: Kept) -> None:
+    await kept.create("s", at=3)
+    await kept.kafka_commits("other", 5)
+    await kept.states.load()
+    for group_id, code in (("s", ErrorCode.non_empty_group), ("other", ErrorCode.none)):
+        answer = await kept.groups.submit(
+            group_id,
+            lambda shard, token, now_ms, id=group_id: delete_group(shard.groups, shard.offsets, id, token),  # type: ignore[misc]
+        )
+        assert answer["error_code"] == code
+    answer = await kept.groups.submit(
+        "s",
+        lambda shard, token, now_ms: shard.offsets.delete(
+            "s", [TopicPartitions("orders", None, [0])], token, now_ms
+        ),
+    )
+    assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.group_subscribed_to_topic
+
+
+async def test_a_subscription_that_went_meanwhile(kept: Kept) -> None:
+    cursor = await kept.create("s", at=3)
+    await kept.stored.delete(cursor.name)
+    with pytest.raises(SubscriptionGone):
+        await kept.positions.attached(cursor)
+    assert kept.positions.find(cursor.name) is None
+
+
+# --- logs
+
+
+async def test_a_log_that_lost_its_end_does_not_have_it_acknowledged(kept: Kept) -> None:
+    """After a power cut the internal topics may be ahead of the log."""
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 20)
+    cursor.cursor.ack(30, 90)
+    await kept.positions.save(cursor)
+    kept.ends["orders"] = 40
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert (found.cursor.is_acked(39), found.cursor.is_acked(40)) == (True, False)
+    kept.ends["orders"] = 100  # it has grown since
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert (found.cursor.is_acked(39), found.cursor.is_acked(40)) == (True, False)
+
+
+async def test_a_log_that_lost_its_beginning_is_read_from_what_is_left(kept: Kept) -> None:
+    await kept.create("s", at=3)
+    restart(kept)
+    kept.host.partition("orders", 0).trim(60)
+    found = await kept.find("s")
+    assert found is not None
+    assert found.cursor.mark_delete == 60
+
+
+async def test_the_slowest_subscription_holds_the_log(kept: Kept) -> None:
+    assert kept.stored.hold("orders", 0) == 0, "nobody knows yet"
+    await kept.states.load()
+    assert kept.stored.hold("orders", 0) is None
+    slow = await kept.create("slow", at=10)
+    await kept.create("fast", at=50)
+    assert (kept.stored.hold("orders", 0), kept.stored.hold("orders", 1)) == (10, None)
+    slow.cursor.ack_up_to(70)
+    await kept.positions.save(slow)
+    assert kept.stored.hold("orders", 0) == 50
+
+
+# --- snapshots
+
+
+async def test_snapshots_of_producers(kept: Kept) -> None:
+    snapshots = kept.positions.snapshots
+    assert await snapshots.snapshot_of("orders", 0) is None
+    await snapshots.write_snapshot("orders", 0, b"one")
+    await snapshots.write_snapshot("orders", 0, b"two")
+    restart(kept)
+    assert await kept.positions.snapshots.snapshot_of("orders", 0) == b"two"
+    assert await kept.positions.snapshots.snapshot_of("orders", 1) is None
+    await kept.positions.snapshots.write_snapshot("orders", 0, None)
+    restart(kept)
+    assert await kept.positions.snapshots.snapshot_of("orders", 0) is None
+
+
+async def test_names_are_found_by_what_they_are(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    assert kept.positions.find(CursorName("s", "orders", 0)) is cursor
+    assert kept.positions.find(CursorName("s", "orders", 1)) is None
+    with pytest.raises(CoordinatorNotAvailable):
+        kept.states.has(OffsetKey("s", "orders", 0))
+    await kept.states.load()
+    assert not kept.states.has(OffsetKey("s", "orders", 1))
+    assert kept.states.has(OffsetKey("s", "orders", 0))
