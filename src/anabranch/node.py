@@ -132,6 +132,10 @@ class Node:
         await self._listen(services, shares.connections, undo)
         await self._listen_for_pulsar(pulsar, shares.connections, undo)
         await self._listen_for_http(pulsar, undo)
+        self._run_all(cluster)
+
+    def _run_all(self, cluster: Cluster) -> None:
+        """What goes on beside the requests."""
         self._run(cluster.run())
         self._run(self._listener.sweep())
         self._run(self._upkeep.run())

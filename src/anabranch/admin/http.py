@@ -5,6 +5,7 @@ taken.  Imported when the first request comes (`admin/listener.py`).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from uvicorn.config import Config
@@ -59,6 +60,7 @@ def http_protocols(services: AdminServices, keep_alive_s: int, head_bytes: int) 
         h11_max_incomplete_event_size=head_bytes,
     )
     config.load()
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # or anybody's nonsense would fill the log
     state = ServerState()
 
     def make(loop: asyncio.AbstractEventLoop, head_s: float) -> H11Protocol:

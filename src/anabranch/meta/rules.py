@@ -144,11 +144,7 @@ def rules_of(
             or namespace.subscription_types_enabled
             or defaults.subscription_types
         ),
-        auto_create_subscriptions=(
-            defaults.allow_auto_subscription_creation
-            if namespace.auto_subscription_creation_override is None
-            else namespace.auto_subscription_creation_override.allow_auto_subscription_creation
-        ),
+        auto_create_subscriptions=_auto_create_subscriptions(defaults, namespace),
         encryption_required=namespace.encryption_required,
         failover_delay_ms=defaults.failover_delay_ms,
     )
@@ -297,6 +293,13 @@ def _dispatch_rate(topic: DispatchRate | None, namespace: DispatchRate | None, d
         _positive(said.dispatch_throttling_rate_in_byte),
         max(1, said.rate_period_in_second),
         said.relative_to_publish_rate,
+    )
+
+
+def _auto_create_subscriptions(defaults: PolicyDefaults, namespace: NamespacePolicies) -> bool:
+    said = namespace.auto_subscription_creation_override
+    return (
+        defaults.allow_auto_subscription_creation if said is None else said.allow_auto_subscription_creation
     )
 
 
