@@ -17,6 +17,7 @@ from typing import Any
 
 import commit_load
 import raw
+import raw_transactions
 from group_rows import make_topic
 from servers import Kafka, Ours, wait_for_metadata
 
@@ -46,6 +47,8 @@ def group_names(*, one_shard: bool) -> list[str]:
 def fill(bootstrap: str, groups: list[str]) -> float:
     """Offsets a second."""
     topic = make_topic(bootstrap, PARTITIONS)
+    with raw.Connection(bootstrap) as broker:
+        raw_transactions.find(broker, groups[0], 0)  # or Kafka does not make the offsets' topic
     frames = [commit_load.commit_frame(group, topic, PARTITIONS) for group in groups]
     started = time.monotonic()
     for frame in frames:
