@@ -65,7 +65,9 @@ class Shell:
             assert process.poll() is None, f"{words} ended with {process.returncode}"
             assert time.monotonic() < deadline, f"{words} does not serve"
             time.sleep(0.02)
-        self._environment["ANABRANCH_BOOTSTRAP"] = json.loads(ready.read_text())["kafka"]
+        served = json.loads(ready.read_text())
+        self._environment["ANABRANCH_BOOTSTRAP"] = served["kafka"]
+        self._environment["ANABRANCH_HTTP"] = served["http"]
 
     def stop(self) -> None:
         for process in self._brokers:

@@ -84,6 +84,13 @@ async def internal_configuration(call: Call) -> dict[str, str]:
     return {"metadataStoreUrl": f"embedded:{call.services.partitions.data / 'metadata'}"}
 
 
+@get(API + "/brokers/backlog-quota-check", answer=None)
+async def check_backlogs(call: Call) -> None:
+    """Hold the backlogs of open topics to their quotas now."""
+    upkeep = call.services.pulsar.topics.upkeep
+    await upkeep.round(upkeep.check_backlog)
+
+
 # --- configuration
 
 
