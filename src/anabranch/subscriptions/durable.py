@@ -167,4 +167,10 @@ class DurableCursor:
     @property
     def is_dirty(self) -> bool:
         """Whether what is kept is not what is."""
-        return self.cursor.has_changed() or self.cursor.mark_delete != self.saved or bool(self.stale)
+        mark = self.cursor.mark_delete
+        return (
+            mark != self.saved
+            or self.cursor.has_changed()
+            or bool(self.stale)
+            or bool(self.kept and self.floor != mark)
+        )

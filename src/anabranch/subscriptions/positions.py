@@ -58,8 +58,10 @@ class Positions:
                 self._opened(DurableCursor(CursorName(subscription, topic, partition), found))
         cursors = dict(self._open.get((topic, partition), {}))
         for cursor in cursors.values():
-            if cursor.stale:
+            if cursor.stale:  # before anything is read that could be taken for acknowledged after a crash
                 await self._flushing.save(cursor)
+            elif cursor.is_dirty:
+                self._flushing.touched(cursor)
         return cursors
 
     def _opened(self, cursor: DurableCursor) -> None:
