@@ -7,12 +7,13 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import DiskFailed, DiskFull
+from anabranch.base.ids import TopicName
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import ProducerStateConfig
@@ -21,7 +22,7 @@ from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
 from anabranch.partition import aging as aging_module
 from anabranch.partition import upkeep as upkeep_module
-from anabranch.partition.folders import CLEAN_STOP
+from anabranch.partition.folders import CLEAN_STOP, partition_folder
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
 from tests.support.crashing_disk import FailingDisk
@@ -294,6 +295,35 @@ async def test_old_segments_go_and_their_files_after_a_while(hosted: Hosted) -> 
     assert hosted.files(".deleted") == []
 
 
+async def test_what_a_subscription_has_still_to_read_stays(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150, retention_ms=HOUR_MS)
+    hosted.topic("others", segment_bytes=150, retention_ms=HOUR_MS)
+    read_up_to = 2
+    hosted.upkeep.hold_back(lambda topic, index: read_up_to if topic == "orders" else None)
+    for value in "abcdef":
+        for topic in ("orders", "others"):
+            hosted.put(topic, value)
+    hosted.clock.advance(HOUR_MS + 1)
+    await hosted.upkeep.look()
+    for start in (2, 4):
+        read_up_to = start
+        await hosted.upkeep._aging.round()  # though nothing was written since
+        assert hosted.partition("orders").log_start == start
+        assert hosted.partition("others").log_start == 6
+
+
+async def test_a_log_that_is_held_need_not_be_opened(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150, retention_ms=HOUR_MS)
+    for value in "abcdef":
+        hosted.put("orders", value)
+    await hosted.restart()
+    hosted.upkeep.hold_back(lambda topic, index: 0)
+    hosted.clock.advance(HOUR_MS + 1)
+    for _ in range(2):
+        await hosted.upkeep._aging.round()
+    assert list(hosted.host.open_partitions()) == []
+
+
 async def test_a_log_is_looked_at_again_when_it_comes_of_age_and_not_before(
     hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -491,6 +521,21 @@ async def test_folders_that_no_topic_has_are_removed_after_a_start(
     await hosted.upkeep._removal.round()
     assert list((hosted.data / "deleted").iterdir()) == []
     assert "lost-0" in caplog.text
+
+
+async def test_folders_of_names_that_are_not_kafkas(hosted: Hosted) -> None:
+    data, host = hosted.data, hosted.host
+    names = {text: TopicName.from_pulsar(text) for text in ("a b", "..", "ü" * 249, "gone", "é" * 249)}
+    for i, name in enumerate(names.values()):
+        host.add_topic(name, UUID(int=i), 1, LogConfig())
+        host.partition(name, 0)
+    for text in ("gone", "é" * 249):  # as after a crash: the folder stays, the topic is not served
+        served = host._by_name.pop(names[text].kafka)
+        host._by_id.pop(served.topic_id)
+    await hosted.upkeep._move_strays()
+    left = set(data.glob("topics/public/default/*"))
+    assert left == {partition_folder(data, names[text], 0) for text in ("a b", "..", "ü" * 249)}
+    assert all(path.parent == data / "topics" / "public" / "default" for path in left)
 
 
 async def test_without_any_topic_nothing_is_taken_for_a_stray(
