@@ -26,6 +26,7 @@ def asked(
     log_start: int = 0,
     high_watermark: int = 1 << 60,
     now_ms: int = NOW,
+    hold: int | None = None,
     **config: Any,
 ) -> Verdict:
     config.setdefault("retention_ms", -1)
@@ -36,6 +37,7 @@ def asked(
         high_watermark=high_watermark,
         now_ms=now_ms,
         modified_ms=lambda i: NOW - 5 * HOUR,
+        hold=hold,
     )
 
 
@@ -136,3 +138,30 @@ def test_nothing_beyond_the_high_watermark() -> None:
         assert asked(segments, retention_bytes=0, high_watermark=watermark).total == gone
         start = asked(segments, log_start=20, high_watermark=watermark).total
         assert start == min(gone, 2)
+
+
+# --- what somebody has still to read
+
+
+def test_what_is_held_is_neither_too_old_nor_too_much() -> None:
+    segments = log_of(9 * HOUR, 8 * HOUR, 7 * HOUR, 0)
+    for hold, kept in ((0, 0), (9, 0), (10, 1), (25, 2), (30, 3), (99, 3)):
+        by_time = asked(segments, retention_ms=HOUR, hold=hold)
+        by_size = asked(segments, retention_bytes=100, hold=hold)
+        assert (by_time.total, by_size.total) == (kept, kept)
+        assert by_time.is_held == by_size.is_held == (kept < 3)
+
+
+def test_what_is_held_is_looked_at_again_at_once() -> None:
+    assert asked(log_of(9 * HOUR, 0), retention_ms=HOUR, hold=5).next_ms == NOW
+    assert not asked(log_of(0, 0), retention_ms=HOUR, hold=5).is_held
+
+
+def test_deleted_records_go_whoever_holds_them() -> None:
+    verdict = asked(log_of(9 * HOUR, 8 * HOUR, 0), log_start=10, retention_ms=HOUR, hold=3)
+    assert (verdict.by_log_start, verdict.by_time) == (1, 0)
+
+
+def test_by_size_first_as_without_a_hold() -> None:
+    verdict = asked(log_of(9 * HOUR, 8 * HOUR, 7 * HOUR, 0), retention_ms=HOUR, retention_bytes=300, hold=20)
+    assert (verdict.by_size, verdict.by_time, verdict.is_held) == (1, 1, True)
