@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test fmt docs proto soak bench anchors compat-java java clean
+.PHONY: help setup demo check test fmt docs proto soak bench anchors compat-java compat-go java clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ bench: $(STAMP) ## measure this tree alone, a few minutes (see bench/README.md)
 anchors: $(STAMP) java ## measure side by side with Apache Kafka, about an hour (needs Java, Maven)
 	$(BIN)/python bench/anchors/run.py
 
-compat-java: $(STAMP) java ## Apache Kafka's own tools and Streams on our broker, 20 minutes (needs Java, Maven)
+compat-java: $(STAMP) java ## Kafka's own tools and Streams, Pulsar's Java clients, on our broker, 25 minutes (needs Java, Maven)
 	$(BIN)/python bench/anchors/dump_log_segments.py
 	$(BIN)/python bench/anchors/java_tools.py
 	$(BIN)/python bench/anchors/java_groups.py
@@ -56,6 +56,10 @@ compat-java: $(STAMP) java ## Apache Kafka's own tools and Streams on our broker
 	$(BIN)/python bench/anchors/java_verifiable.py
 	$(BIN)/python bench/anchors/word_count.py
 	$(BIN)/python bench/anchors/differential.py
+	$(BIN)/python bench/anchors/pulsar_flows.py java
+
+compat-go: $(STAMP) java ## Pulsar's Go client on our broker and on Apache Pulsar (needs Go, Java, Maven)
+	$(BIN)/python bench/anchors/pulsar_flows.py go
 
 java:
 	@command -v java >/dev/null || { echo "this needs Java 17 or newer; there is no 'java' on the PATH" >&2; exit 1; }

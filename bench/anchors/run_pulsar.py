@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ SCRIPTS = SHARED / "bench" / "pulsar"
 LOAD_TOOL = SCRIPTS / "load_pulsar.py"
 TIMEOUT_S = 300.0
 IDLE_S = 20.0
+START_S = 60.0
 # The JVM compiles what is hot: a cold Pulsar would flatter us.
 WARM_UP = (
     "--mode produce --records 400000 --size 100",
@@ -50,7 +52,17 @@ class Pulsar:
     pid = 0
 
     def start(self) -> None:
+        """Its port is open before its namespaces are there: wait for these."""
         self._run({})
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.admin}/admin/v2/namespaces/public/default", timeout=5):
+                    return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
 
     def launch(self) -> None:
         """Start it without waiting."""
