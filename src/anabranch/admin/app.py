@@ -13,12 +13,12 @@ from urllib.parse import unquote_plus
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route as Matched
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from anabranch.admin.call import Call, Message, Redirect, Text
+from anabranch.admin.call import Call, Message, Text
 from anabranch.admin.errors import Refused, reason_of, status_of
 from anabranch.admin.openapi import description
 from anabranch.admin.routes import Route, load_routes
@@ -44,6 +44,19 @@ class _Domain(Convertor[str]):
 register_url_convertor("domain", _Domain())
 
 
+class _Endpoint(Matched):
+    """A route that says in JSON, as all refusals are, that it does not know a method."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        known = sorted(self.methods or ())
+        if scope["method"] in known:
+            await super().handle(scope, receive, send)
+            return
+        reason = f"there is no {scope['method'][:20]} of {scope['path'][:1000]}"
+        answer = JSONResponse({"reason": reason}, status_code=405, headers={"Allow": ", ".join(known)})
+        await answer(scope, receive, send)
+
+
 class App:
     """The application: everything under one callable."""
 
@@ -65,7 +78,7 @@ class App:
             return await self._answer(route, request)
 
         path = route.path.replace("{domain}", "{domain:domain}")
-        matched = Matched(path, endpoint, methods=[route.method])
+        matched = _Endpoint(path, endpoint, methods=[route.method])
         matched.methods = {route.method}  # a HEAD is none of ours
         return matched
 
@@ -115,8 +128,6 @@ def _response(result: object) -> Response:
         return Response(status_code=204)
     if isinstance(result, Text):
         return PlainTextResponse(result.text)
-    if isinstance(result, Redirect):
-        return RedirectResponse(result.url, status_code=307)
     if isinstance(result, Message):
         return Response(result.payload, media_type="application/octet-stream", headers=dict(result.headers))
     return Response(msgspec.json.encode(without_nulls(result)), media_type="application/json")

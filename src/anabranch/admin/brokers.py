@@ -55,7 +55,7 @@ async def owned_namespaces(call: Call) -> dict[str, Ownership]:
     }
 
 
-@get(API + "/brokers/health", answer=None, query=("topicVersion",))
+@get(API + "/brokers/health", answer=None)
 async def health(call: Call) -> Text:
     """`ok` if the broker serves: it is registered, and its default namespace can be read."""
     image = call.image

@@ -24,10 +24,6 @@ class Message(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Redirect(NamedTuple):
-    url: str
-
-
 class Call:
     __slots__ = ("body", "path", "query", "services")
 

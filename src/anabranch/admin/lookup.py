@@ -19,7 +19,7 @@ class LookupData(msgspec.Struct, rename="camel"):
     broker_url_ssl: str = ""
 
 
-@get(_TOPIC, answer=LookupData, query=("authoritative", "listenerName"))
+@get(_TOPIC, answer=LookupData)
 async def lookup(call: Call) -> LookupData:
     """Where a topic is served."""
     check_namespace(call.services.pulsar, call.topic_name)

@@ -24,7 +24,7 @@ from anabranch.topics.topic import Topic
 _READ_BYTES = 1 << 20
 
 
-@get(ONE + "/position/{position}", answer=None, query=("authoritative",))
+@get(ONE + "/position/{position}", answer=None)
 async def peek(call: Call) -> Message:
     """The nth message, counted in entries from 1, that a subscription has not acknowledged."""
     topic = await one_part(call, "Peek messages")
@@ -57,7 +57,7 @@ async def read_entries(topic: Topic, offset: int, max_bytes: int = _READ_BYTES) 
         await read.pending
 
 
-@get(TOPIC + "/ledger/{ledger}/entry/{entry}", answer=None, query=("authoritative",))
+@get(TOPIC + "/ledger/{ledger}/entry/{entry}", answer=None)
 async def by_id(call: Call) -> Message:
     """The message of an id."""
     topic = await one_part(call, "GetMessageById")
@@ -78,7 +78,7 @@ async def _at(topic: Topic, offset: int) -> Entry | None:
     return read.entries[0] if read.entries else None
 
 
-@get(TOPIC + "/examinemessage", answer=None, query=("initialPosition", "messagePosition", "authoritative"))
+@get(TOPIC + "/examinemessage", answer=None, query=("initialPosition", "messagePosition"))
 async def examine(call: Call) -> Message:
     """The nth entry from the first or the last one."""
     topic = await one_part(call, "Examine messages")
@@ -101,7 +101,7 @@ async def examine(call: Call) -> Message:
     return message(topic, entry)
 
 
-@get(TOPIC + "/messageid/{timestamp}", answer=MessageId, query=("authoritative",))
+@get(TOPIC + "/messageid/{timestamp}", answer=MessageId)
 async def at_time(call: Call) -> Any:
     """The id of the first message published at or after a time, in milliseconds."""
     topic = await one_part(call, "Get message ID by timestamp")

@@ -48,18 +48,18 @@ def bundle_names(boundaries: list[str]) -> set[str]:
     return {f"{first}_{end}" for first, end in pairwise(boundaries)}
 
 
-@put(BASE + "/unload", query=("authoritative",))
-@put(BASE + "/{bundle}/unload", query=("authoritative", "destinationBroker"))
+@put(BASE + "/unload")
+@put(BASE + "/{bundle}/unload")
 async def unload(call: Call) -> None:
     """Close the topics of a namespace or bundle; their clients look them up again."""
     for name in _names(call):
         await call.services.pulsar.topics.unload(name)
 
 
-@post(BASE + "/clearBacklog", query=("authoritative",))
-@post(BASE + "/clearBacklog/{subscription}", query=("authoritative",))
-@post(BASE + "/{bundle}/clearBacklog", query=("authoritative",))
-@post(BASE + "/{bundle}/clearBacklog/{subscription}", query=("authoritative",))
+@post(BASE + "/clearBacklog")
+@post(BASE + "/clearBacklog/{subscription}")
+@post(BASE + "/{bundle}/clearBacklog")
+@post(BASE + "/{bundle}/clearBacklog/{subscription}")
 async def clear_backlog(call: Call) -> None:
     """Skip everything that subscriptions, or the one of that name, have not read."""
     wanted = call.path.get("subscription")
@@ -72,8 +72,8 @@ async def clear_backlog(call: Call) -> None:
                 await topic.save(held.subscription)
 
 
-@post(BASE + "/unsubscribe/{subscription}", query=("authoritative",))
-@post(BASE + "/{bundle}/unsubscribe/{subscription}", query=("authoritative",))
+@post(BASE + "/unsubscribe/{subscription}")
+@post(BASE + "/{bundle}/unsubscribe/{subscription}")
 async def unsubscribe(call: Call) -> None:
     """Delete the subscription of that name from every topic that has it."""
     wanted = call.path["subscription"]

@@ -70,7 +70,7 @@ def _checked(bundles: Bundles) -> Bundles:
     return Bundles([f"0x{number:08x}" for number in numbers], len(numbers) - 1)
 
 
-@delete(API + "/namespaces/{tenant}/{namespace}", query=("force", "authoritative"))
+@delete(API + "/namespaces/{tenant}/{namespace}", query=("force",))
 async def remove(call: Call) -> None:
     """Delete a namespace without topics, or with them all if forced."""
     namespace = call.namespace

@@ -92,7 +92,7 @@ async def names(call: Call) -> list[str]:
     return sorted(found)
 
 
-@put(ONE, body=Position | None, query=("replicated", "authoritative"))
+@put(ONE, body=Position | None)
 async def create(call: Call) -> None:
     """Make a subscription, at the end of the topic or where the body says."""
     name, at = call.path["subscription"], call.body or Position()
@@ -107,7 +107,7 @@ async def create(call: Call) -> None:
             await topic.subscriptions.create(name, offset_of(topic, at), at.properties or {})
 
 
-@delete(ONE, query=("force", "authoritative"))
+@delete(ONE, query=("force",))
 async def remove(call: Call) -> None:
     """Delete a subscription; refused while it has consumers, unless forced."""
     name, force = call.path["subscription"], call.flag("force")
@@ -140,14 +140,14 @@ async def _advance(topic: Topic, subscription: Subscription, end: int) -> None:
     await topic.save(subscription)
 
 
-@post(ONE + "/skip_all", query=("authoritative",))
+@post(ONE + "/skip_all")
 async def skip_all(call: Call) -> None:
     """Skip everything that a subscription has not read."""
     for topic, subscription in await _subscriptions(call, "Skip messages"):
         await _advance(topic, subscription, topic.end)
 
 
-@post(ONE + "/skip/{count}", query=("authoritative",))
+@post(ONE + "/skip/{count}")
 async def skip(call: Call) -> None:
     """Skip so many messages."""
     topic = await one_part(call, "Skip messages")
@@ -171,7 +171,7 @@ def after_unacked(subscription: Subscription, count: int, end: int) -> int:
     return low
 
 
-@post(ONE + "/expireMessages/{seconds}", query=("authoritative",))
+@post(ONE + "/expireMessages/{seconds}")
 async def expire(call: Call) -> None:
     """Skip what is older than so many seconds."""
     before_ms = _before_ms(call)
@@ -179,14 +179,14 @@ async def expire(call: Call) -> None:
         await _advance(topic, subscription, await topic.offset_for_time(before_ms))
 
 
-@post(ONE + "/expireMessages", body=Position, query=("authoritative",))
+@post(ONE + "/expireMessages", body=Position)
 async def expire_to(call: Call) -> None:
     """Skip what lies before a message."""
     topic = await one_part(call, "Expire message at position")
     await _advance(topic, _found(call, topic), offset_of(topic, call.body))
 
 
-@post(TOPIC + "/all_subscription/expireMessages/{seconds}", query=("authoritative",))
+@post(TOPIC + "/all_subscription/expireMessages/{seconds}")
 async def expire_all(call: Call) -> None:
     """Skip what is older than so many seconds, for every subscription."""
     before_ms = _before_ms(call)
@@ -203,7 +203,7 @@ def _before_ms(call: Call) -> int:
     return call.services.pulsar.clock.now_ms() - seconds * 1000
 
 
-@post(ONE + "/resetcursor/{timestamp}", query=("authoritative",))
+@post(ONE + "/resetcursor/{timestamp}")
 async def reset_to_time(call: Call) -> None:
     """Let a subscription go on from the first message at or after a time, in milliseconds."""
     timestamp_ms = call.path_number("timestamp")
@@ -211,7 +211,7 @@ async def reset_to_time(call: Call) -> None:
         await topic.seek(subscription, await topic.offset_for_time(timestamp_ms))
 
 
-@post(ONE + "/resetcursor", body=Position, query=("authoritative",))
+@post(ONE + "/resetcursor", body=Position)
 async def reset_to(call: Call) -> None:
     """Let a subscription go on from a message."""
     at: Position = call.body

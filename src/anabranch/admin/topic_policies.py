@@ -155,6 +155,9 @@ _POLICIES = (
 )
 
 
+_BY_QUERY = {"messageTTL": ("messageTTL",)}  # how Pulsar's clients set it
+
+
 def _own(call: Call) -> TopicPolicies:
     return whole_topic(call).policies or NO_TOPIC_POLICIES
 
@@ -181,7 +184,7 @@ def _enter(policy: Policy) -> None:
 
     async def change(call: Call) -> None:
         value = call.body
-        if value is None and policy.path in call.query:  # how Pulsar's clients set a time to live
+        if value is None and policy.path in _BY_QUERY and policy.path in call.query:
             value = call.number(policy.path, 0)
         if policy.check is not None and value is not None:
             policy.check(value, call)
@@ -193,10 +196,10 @@ def _enter(policy: Policy) -> None:
     show.__doc__ = f"A topic's {words}."
     change.__doc__ = f"Set a topic's {words}."
     remove.__doc__ = f"Take back a topic's {words}."
-    get(path, answer=policy.kind, query=("applied", "isGlobal"))(show)
+    get(path, answer=policy.kind, query=("applied",))(show)
     for method in sorted({"POST", policy.setter}):
-        route(method, path, body=policy.kind | None, query=("messageTTL", "isGlobal"))(change)
-    delete(path, query=("isGlobal",))(remove)
+        route(method, path, body=policy.kind | None, query=_BY_QUERY.get(policy.path, ()))(change)
+    delete(path)(remove)
 
 
 for _policy in _POLICIES:

@@ -26,10 +26,9 @@ _NOT_ADDED = (
     "averageMsgSize",
     "topicEpoch",
 )
-_QUERY = ("getPreciseBacklog", "subscriptionBacklogSize", "getEarliestTimeInBacklog", "authoritative")
 
 
-@get(TOPIC + "/stats", answer=TopicStats, query=_QUERY)
+@get(TOPIC + "/stats", answer=TopicStats)
 async def stats(call: Call) -> TopicStats:
     """How a topic is doing: rates, sizes, producers, subscriptions."""
     name = call.topic_name
@@ -39,7 +38,7 @@ async def stats(call: Call) -> TopicStats:
     return stats_of(await call.services.pulsar.topics.open(name), now_ms)
 
 
-@get(TOPIC + "/partitioned-stats", answer=dict[str, Any], query=("perPartition", *_QUERY))
+@get(TOPIC + "/partitioned-stats", answer=dict[str, Any], query=("perPartition",))
 async def partitioned_stats(call: Call) -> dict[str, Any]:
     """How a partitioned topic is doing, its partitions together and, if asked, each for itself."""
     topic = call.topic
@@ -91,7 +90,7 @@ def _same(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str,
     return together([part for part in (one, other) if part is not None])
 
 
-@get(TOPIC + "/internalStats", answer=InternalStats, query=("metadata", "authoritative"))
+@get(TOPIC + "/internalStats", answer=InternalStats)
 async def internal_stats(call: Call) -> InternalStats:
     """How a topic is stored, and how far its subscriptions have got."""
     return internal_stats_of(await one_part(call, "Internal stats"))

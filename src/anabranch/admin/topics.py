@@ -53,7 +53,7 @@ def _listed(call: Call) -> list[AnyTopic]:
     ]
 
 
-@get(NAMESPACE, answer=list[str], query=("bundle", "includeSystemTopic"))
+@get(NAMESPACE, answer=list[str], query=("includeSystemTopic",))
 async def listed(call: Call) -> list[str]:
     """The topics of a namespace; of partitioned ones their partitions."""
     return [name for topic in _listed(call) for name in names_of(topic)]
@@ -68,13 +68,13 @@ async def partitioned(call: Call) -> list[str]:
 # --- making
 
 
-@put(TOPIC, body=dict[str, str] | None, query=("authoritative",))
+@put(TOPIC, body=dict[str, str] | None)
 async def create(call: Call) -> None:
     """Make a topic without partitions."""
     await _create(call, None, call.body or {})
 
 
-@put(TOPIC + "/partitions", body=int | PartitionedMetadata, query=("createLocalTopicOnly",))
+@put(TOPIC + "/partitions", body=int | PartitionedMetadata)
 async def create_partitioned(call: Call) -> None:
     """Make a partitioned topic."""
     wanted = call.body if isinstance(call.body, PartitionedMetadata) else PartitionedMetadata(call.body)
@@ -95,7 +95,7 @@ async def _create(call: Call, partitions: int | None, properties: dict[str, str]
         raise Exists("This topic already exists") from None
 
 
-@post(TOPIC + "/partitions", body=int, query=("updateLocalTopicOnly", "authoritative", "force"))
+@post(TOPIC + "/partitions", body=int)
 async def grow(call: Call) -> None:
     """Bring a partitioned topic to more partitions."""
     topic, total = call.topic, int(call.body)
@@ -117,7 +117,7 @@ async def grow(call: Call) -> None:
         ) from None
 
 
-@get(TOPIC + "/partitions", answer=PartitionedMetadata, query=("checkAllowAutoCreation", "authoritative"))
+@get(TOPIC + "/partitions", answer=PartitionedMetadata, query=("checkAllowAutoCreation",))
 async def metadata(call: Call) -> PartitionedMetadata:
     """How many partitions a topic has; 0 if it is not partitioned."""
     name = call.topic_name
@@ -160,7 +160,7 @@ async def create_missed(call: Call) -> None:
 # --- deleting
 
 
-@delete(TOPIC, query=("force", "deleteSchema", "authoritative"))
+@delete(TOPIC, query=("force",))
 async def remove(call: Call) -> None:
     """Delete a topic without partitions."""
     name = call.topic_name
@@ -176,7 +176,7 @@ async def remove(call: Call) -> None:
     await call.services.pulsar.topics.delete(name, force=call.flag("force"))
 
 
-@delete(TOPIC + "/partitions", query=("force", "deleteSchema", "authoritative"))
+@delete(TOPIC + "/partitions", query=("force",))
 async def remove_partitioned(call: Call) -> None:
     """Delete a partitioned topic with all of its partitions."""
     if not call.topic.is_partitioned:
@@ -191,7 +191,7 @@ async def remove_partitioned(call: Call) -> None:
 # --- as a whole
 
 
-@put(TOPIC + "/unload", query=("authoritative",))
+@put(TOPIC + "/unload")
 async def unload(call: Call) -> None:
     """Close a topic; its clients look it up again."""
     for name in part_names(call):
@@ -203,7 +203,7 @@ def message_id(topic: Topic, found: tuple[int, int, int]) -> MessageId:
     return MessageId(ledger, entry, topic.partition_index, batch)
 
 
-@route("POST", TOPIC + "/terminate", answer=MessageId, query=("authoritative",))
+@route("POST", TOPIC + "/terminate", answer=MessageId)
 async def terminate(call: Call) -> Any:
     """Let a topic take no more messages, for good; the last one there is."""
     topic = await one_part(call, "Termination")

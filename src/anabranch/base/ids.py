@@ -176,12 +176,6 @@ class TopicName:
         return self.domain == PERSISTENT
 
     @property
-    def is_kafka_legal(self) -> bool:
-        """Whether a Kafka client may call a topic so."""
-        local = self.local
-        return self.is_persistent and local not in (".", "..") and bool(_KAFKA_LEGAL.fullmatch(local))
-
-    @property
     def in_namespace(self) -> Namespace:
         return Namespace(self.tenant, self.namespace)
 

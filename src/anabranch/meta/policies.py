@@ -50,27 +50,15 @@ class DispatchRate(msgspec.Struct, frozen=True, rename="camel"):
     relative_to_publish_rate: bool = False
     rate_period_in_second: int = 1
 
-    @property
-    def is_limited(self) -> bool:
-        return self.dispatch_throttling_rate_in_msg > 0 or self.dispatch_throttling_rate_in_byte > 0
-
 
 class PublishRate(msgspec.Struct, frozen=True, rename="camel"):
     publish_throttling_rate_in_msg: int = -1
     publish_throttling_rate_in_byte: int = -1
 
-    @property
-    def is_limited(self) -> bool:
-        return self.publish_throttling_rate_in_msg > 0 or self.publish_throttling_rate_in_byte > 0
-
 
 class SubscribeRate(msgspec.Struct, frozen=True, rename="camel"):
     subscribe_throttling_rate_per_consumer: int = -1
     rate_period_in_second: int = 30
-
-    @property
-    def is_limited(self) -> bool:
-        return self.subscribe_throttling_rate_per_consumer > 0 and self.rate_period_in_second > 0
 
 
 class DelayedDeliveryPolicies(msgspec.Struct, frozen=True, rename="camel"):

@@ -132,9 +132,6 @@ def test_what_is_not_stored_has_no_short_name() -> None:
     topic = TopicName.from_pulsar("non-persistent://public/default/t")
     assert topic.kafka == "non-persistent://public/default/t"
     assert topic != TopicName.from_pulsar("t")
-    assert not topic.is_kafka_legal
-    assert not TopicName.from_pulsar("a b").is_kafka_legal
-    assert TopicName.from_pulsar("a/b/c-1").is_kafka_legal
 
 
 @pytest.mark.parametrize(
