@@ -295,35 +295,6 @@ async def test_old_segments_go_and_their_files_after_a_while(hosted: Hosted) -> 
     assert hosted.files(".deleted") == []
 
 
-async def test_what_a_subscription_has_still_to_read_stays(hosted: Hosted) -> None:
-    hosted.topic("orders", segment_bytes=150, retention_ms=HOUR_MS)
-    hosted.topic("others", segment_bytes=150, retention_ms=HOUR_MS)
-    read_up_to = 2
-    hosted.upkeep.hold_back(lambda topic, index: read_up_to if topic == "orders" else None)
-    for value in "abcdef":
-        for topic in ("orders", "others"):
-            hosted.put(topic, value)
-    hosted.clock.advance(HOUR_MS + 1)
-    await hosted.upkeep.look()
-    for start in (2, 4):
-        read_up_to = start
-        await hosted.upkeep._aging.round()  # though nothing was written since
-        assert hosted.partition("orders").log_start == start
-        assert hosted.partition("others").log_start == 6
-
-
-async def test_a_log_that_is_held_need_not_be_opened(hosted: Hosted) -> None:
-    hosted.topic("orders", segment_bytes=150, retention_ms=HOUR_MS)
-    for value in "abcdef":
-        hosted.put("orders", value)
-    await hosted.restart()
-    hosted.upkeep.hold_back(lambda topic, index: 0)
-    hosted.clock.advance(HOUR_MS + 1)
-    for _ in range(2):
-        await hosted.upkeep._aging.round()
-    assert list(hosted.host.open_partitions()) == []
-
-
 async def test_a_log_is_looked_at_again_when_it_comes_of_age_and_not_before(
     hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
