@@ -70,16 +70,15 @@ class Acking:
             raise refused
         return unblocked
 
-    def cumulative(self, ack: Ack) -> None:
+    def cumulative(self, consumer: Consumer, ack: Ack) -> None:
         """Up to the end of the entry that holds the id.
 
         A client that acknowledges up to the middle of a batch names the id before the batch's, which need not
         be where an entry begins.
         """
         offset = ack.offset
-        if offset < self._reading.cursor.mark_delete and not ack.ack_set:
-            return
-        bounds = self._bounds(offset)
+        held = consumer.pending.get(offset)
+        bounds = self._bounds(offset) if held is None else (offset, offset + held[0])
         if bounds is None:
             return
         first, end = bounds

@@ -196,7 +196,7 @@ class Subscription:
                 if self._acking.individual(consumer, acks):
                     self.wake()
             else:
-                self._acking.cumulative(acks[-1])
+                self._acking.cumulative(consumer, acks[-1])
         finally:
             self.moved()
 

@@ -146,6 +146,14 @@ def test_a_cumulative_ack_before_a_batch_names_the_last_message_of_the_one_befor
     assert bench.cursor.mark_delete == 4
 
 
+def test_a_cumulative_ack_of_a_batch_that_the_mark_stands_in(bench: Bench) -> None:
+    bench.fill(2, messages=4)
+    bench.subscription.seek(2)
+    client = bench.client(permits=20)
+    client.ack(0, cumulative=True)
+    assert bench.cursor.mark_delete == 4
+
+
 def test_ids_of_nothing_change_nothing(bench: Bench) -> None:
     bench.fill(2, messages=4)
     client = bench.client(permits=20)
