@@ -6,7 +6,7 @@ from tests.tidy.tree import relative, text_files
 
 # Spelled in pieces, or this file would find itself.
 HOME = re.compile(r"(?<![\w.~$}/-])/(?:root|home|Users|work)" + r"/[\w.-]+")
-HOST = re.compile(r"\b[\w-]+(?:\.[\w-]+)+\.(?:internal|corp|lan|intranet)\b" + r"(?!\()")
+HOST = re.compile(r"\b(?!google\.protobuf)[\w-]+(?:\.[\w-]+)+\.(?:internal|corp|lan|intranet)\b" + r"(?!\()")
 ADDRESS = re.compile(r"(?<![\d.])(?:10|192\.168|172\.(?:1[6-9]|2\d|3[01]))" + r"(?:\.\d{1,3}){2,3}(?![\d.])")
 URL = re.compile(r"https?://(?:[^\s/@'\"]*@)?([\w.-]+)")
 PUBLIC = (

@@ -1,6 +1,6 @@
 // Basic flows of Pulsar's Java client and of its admin client (what pulsar-admin is made of), as a transcript.
 //
-//     java -cp 'LIB/*' PulsarFlows.java pulsar://HOST:PORT http://HOST:PORT PREFIX
+//     java -cp 'LIB/*' PulsarFlows.java pulsar://127.0.0.1:PORT http://127.0.0.1:PORT PREFIX
 //
 // Prints what any broker must repeat: no ids, no times, no rates; the prefix of the run is cut off.
 

@@ -11,4 +11,4 @@ class AdminServices:
     pulsar: PulsarServices
     partitions: PartitionHost
     web_url: str = ""
-    """Where clients find this broker's HTTP, `http://HOST:PORT`; known once it listens."""
+    """Where clients find this broker's HTTP, as `http://127.0.0.1:8080`; known once it listens."""

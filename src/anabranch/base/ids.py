@@ -75,9 +75,7 @@ class Namespace(NamedTuple):
         """The namespace that `tenant/name` spells.  InvalidNamespace if it is none."""
         parts = text.split("/")
         if len(parts) == 3:
-            raise InvalidNamespace(
-                f"namespace {text[:600]!r} names a cluster, as in Pulsar 1; leave it away"
-            )
+            raise InvalidNamespace(f"namespace {text[:600]!r} names a cluster, as in Pulsar 1; leave it away")
         if len(parts) != 2:
             raise InvalidNamespace(f"{text[:600]!r} is no namespace, which is written tenant/namespace")
         return cls.of(*parts)

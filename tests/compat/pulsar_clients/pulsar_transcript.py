@@ -27,8 +27,8 @@ SILENCE_MS = 700  # how long nothing must come before a line says that nothing c
 class Transcript:
     def __init__(self, title: str | None) -> None:
         parser = argparse.ArgumentParser(description=title)
-        parser.add_argument("--service", required=True, help="pulsar://HOST:PORT of the broker")
-        parser.add_argument("--admin", required=True, help="http://HOST:PORT of its REST API")
+        parser.add_argument("--service", required=True, help="pulsar://127.0.0.1:PORT of the broker")
+        parser.add_argument("--admin", required=True, help="http://127.0.0.1:PORT of its REST API")
         parser.add_argument(
             "--prefix", required=True, help="put before every topic; must be new to the broker"
         )
