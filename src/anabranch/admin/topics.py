@@ -38,7 +38,8 @@ def names_of(topic: AnyTopic) -> list[str]:
     """What clients attach to."""
     if not topic.is_partitioned:
         return [topic.name.pulsar]
-    return [topic.name.partition(index).pulsar for index in range(topic.partition_count)]
+    whole = topic.name.pulsar
+    return [f"{whole}-partition-{index}" for index in range(topic.partition_count)]
 
 
 def _listed(call: Call) -> list[AnyTopic]:

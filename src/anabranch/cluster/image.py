@@ -108,7 +108,7 @@ class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
             for topic in table.values()
             if topic.name.namespace == namespace.name and topic.name.tenant == namespace.tenant
         ]
-        return sorted(found, key=lambda topic: topic.name)
+        return sorted(found, key=lambda topic: topic.name.pulsar)
 
 
 class Located(NamedTuple):
