@@ -6,9 +6,11 @@ A host that is not given is that of Kafka's listener, so that a broker told of o
 from dataclasses import dataclass
 
 from anabranch.base.config import Kind, at_least, between, option
+from anabranch.base.errors import InvalidConfig
 from anabranch.base.ids import is_entity_name
 
 NO_PORT = -1
+_WILDCARDS = ("", "0.0.0.0", "::")
 _PORT_MAX = 65535
 
 
@@ -108,3 +110,10 @@ class PulsarConfig:
         "Whether a namespace can be deleted with all its topics.",
         dynamic=True,
     )
+
+    def __post_init__(self) -> None:
+        if self.bind_address in _WILDCARDS and not self.advertised_address:
+            raise InvalidConfig(
+                "Pulsar clients cannot connect to every address of this machine: bindAddress names no single "
+                "host, so set advertisedAddress to one they can reach"
+            )

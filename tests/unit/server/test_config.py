@@ -219,3 +219,14 @@ def test_legal_overrides_and_names_that_are_no_options() -> None:
     dynamic().check(
         {"log.retention.ms": "5", "sasl.kerberos.min.time.before.relogin": "58000"}, for_all=False
     )
+
+
+def test_pulsar_clients_are_told_an_address_they_can_reach() -> None:
+    everywhere = {"bindAddress": "0.0.0.0"}
+    with pytest.raises(InvalidConfig, match="advertisedAddress"):
+        BrokerConfig.build(Layers(everywhere, {}, {}))
+    told = BrokerConfig.build(Layers({**everywhere, "advertisedAddress": "broker.example.com"}, {}, {}))
+    assert told.pulsar.advertised_address == "broker.example.com"
+    for option, value in (("clusterName", "a b"), ("brokerServicePort", "70000"), ("webServicePort", "-2")):
+        with pytest.raises(InvalidConfig, match=option):
+            BrokerConfig.build(Layers({option: value}, {}, {}))
