@@ -189,11 +189,10 @@ class Node:
             return
         listener = self._pulsar = PulsarListener(load_commands(), offered, connections)
         bind = told.bind_address or self._config.sockets.bind.host
-        host, port = await listener.open(self._network, bind, told.broker_service_port)
+        _, port = await listener.open(self._network, bind, told.broker_service_port)
         undo.push_async_callback(listener.close, 0)
-        host = told.advertised_address or self.addresses["kafka"].rpartition(":")[0]
-        self.addresses["pulsar"] = f"{host}:{port}"
-        offered.service_url = f"pulsar://{host}:{port}"
+        self.addresses["pulsar"] = self._reached_at(port)
+        offered.service_url = f"pulsar://{self.addresses['pulsar']}"
         self._run(listener.sweep())
 
     async def _listen_for_http(self, pulsar: PulsarServices, undo: AsyncExitStack) -> None:
@@ -203,11 +202,15 @@ class Node:
         offered = AdminServices(pulsar, self._host)
         listener = self._http = HttpListener(offered)
         bind = told.bind_address or self._config.sockets.bind.host
-        host, port = await listener.open(bind, told.web_service_port)
+        _, port = await listener.open(bind, told.web_service_port)
         undo.push_async_callback(listener.close)
-        host = told.advertised_address or self.addresses["kafka"].rpartition(":")[0]
-        self.addresses["http"] = f"{host}:{port}"
-        offered.web_url = f"http://{host}:{port}"
+        self.addresses["http"] = self._reached_at(port)
+        offered.web_url = f"http://{self.addresses['http']}"
+
+    def _reached_at(self, port: int) -> str:
+        """Where Pulsar clients are told to find a port."""
+        host = self._config.pulsar.advertised_address or self.addresses["kafka"].rpartition(":")[0]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Supervise a task for as long as the node lives: if it dies, so does the node."""
