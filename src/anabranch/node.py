@@ -17,7 +17,7 @@ from typing import Any
 
 from anabranch.admin.listener import HttpListener
 from anabranch.admin.services import AdminServices
-from anabranch.base.clock import SystemClock
+from anabranch.base.clock import Clock, SystemClock
 from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
 from anabranch.base.network import Network, TcpNetwork
@@ -102,7 +102,16 @@ class Node:
         self._upkeep = Upkeep(self._host, disk, clock, dynamic)
         undo.callback(self._upkeep.abandon)
         self._host.recover()
+        services = self._coordinate(cluster, dynamic, clock, chance)
+        pulsar = self._open_topics(services, disk)
+        half = max(1, shares.connections // 2)  # neither protocol's clients can take the other's room
+        await self._listen(services, half, undo)
+        await self._listen_for_pulsar(pulsar, half, undo)
+        await self._listen_for_http(pulsar, undo)
+        self._run_all(cluster)
 
+    def _coordinate(self, cluster: Cluster, dynamic: DynamicConfig, clock: Clock, chance: Random) -> Services:
+        """The coordinators, and all that request handlers reach."""
         self._states = subscription_states(cluster, self._host, clock, lambda: dynamic.current.groups)
         self._subscribed = SubscribedGroups(self._states)
         self._groups = group_coordinator(
@@ -117,22 +126,17 @@ class Node:
             self._producer_ids.next,
             self._groups,
         )
-        services = Services(
+        return Services(
             clock=clock,
             config=dynamic,
             cluster=cluster,
             partitions=self._host,
             producer_ids=self._producer_ids,
             telemetry=Telemetry(cluster, dynamic, clock, chance),
-            fetch_sessions=FetchSessions(config.fetch.max_session_slots, clock, chance),
+            fetch_sessions=FetchSessions(self._config.fetch.max_session_slots, clock, chance),
             groups=self._groups,
             transactions=self._transactions,
         )
-        pulsar = self._open_topics(services, disk)
-        await self._listen(services, shares.connections, undo)
-        await self._listen_for_pulsar(pulsar, shares.connections, undo)
-        await self._listen_for_http(pulsar, undo)
-        self._run_all(cluster)
 
     def _run_all(self, cluster: Cluster) -> None:
         """What goes on beside the requests."""
