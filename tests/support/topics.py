@@ -61,7 +61,7 @@ class MemoryStore:
     async def of_topic(self, topic: str, partition: int) -> dict[str, StoredSubscription]:
         return {
             name.subscription: StoredSubscription(
-                document, self.positions[name], self.floors.get(name), dict(self.chunks.get(name, {}))
+                document, self.positions[name], True, self.floors.get(name), dict(self.chunks.get(name, {}))
             )
             for name, document in self.documents.items()
             if name[1:] == (topic, partition)

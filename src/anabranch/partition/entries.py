@@ -17,7 +17,7 @@ from anabranch.base.waiters import Waiter
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
-from anabranch.records.batch import HEADER_SIZE, read_header, split_batches
+from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, read_header, split_batches
 from anabranch.records.entries import Entry, as_entry
 
 
@@ -31,10 +31,13 @@ class Entries(NamedTuple):
 
 
 class EntryReader:
-    __slots__ = ("_partition", "_warmed")
+    __slots__ = ("_is_own_only", "_isolation", "_partition", "_warmed")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, *, is_own_only: bool = False) -> None:
+        """`is_own_only`: what Pulsar producers sent and nothing else, decided as soon as it is stored."""
         self._partition = partition
+        self._is_own_only = is_own_only
+        self._isolation = Isolation.UNCOMMITTED if is_own_only else Isolation.COMMITTED
         self._warmed: FileRange | None = None  # once is enough: some file systems always say they would wait
 
     @property
@@ -45,7 +48,7 @@ class EntryReader:
     @property
     def end(self) -> int:
         """The offset that readers may see up to."""
-        return self._partition.last_stable
+        return self._partition.high_watermark if self._is_own_only else self._partition.last_stable
 
     def read(self, offset: int, max_bytes: int) -> Entries:
         """Entries from the one that holds `offset`; the first one whatever its size.
@@ -56,15 +59,17 @@ class EntryReader:
         offset = max(offset, partition.log_start)
         if offset >= self.end:
             return Entries([], offset)
-        part = partition.read(offset, max_bytes, Isolation.COMMITTED, whole_first=True)
+        part = partition.read(offset, max_bytes, self._isolation, whole_first=True)
         if part is None:
             return Entries([], self.end)
         if not is_cached(part) and part != self._warmed:
             self._warmed = part
             loop = asyncio.get_running_loop()
             return Entries([], offset, loop.run_in_executor(None, read_through, part))
-        aborted = partition.aborted(offset, Isolation.COMMITTED, part)
-        return _entries(part.file.pread(part.size, part.position), offset, aborted or [])
+        data = part.file.pread(part.size, part.position)
+        if self._is_own_only:
+            return _own_entries(data, offset)
+        return _entries(data, offset, partition.aborted(offset, self._isolation, part) or [])
 
     def wait(self, waiter: Waiter) -> None:
         """Call `waiter` whenever there is more to read, until `stop_waiting`."""
@@ -98,6 +103,17 @@ def _entries(data: bytes, offset: int, aborted: list[AbortedTransaction]) -> Ent
         ):
             continue
         entries.append(as_entry(header, batch))
+    return Entries(entries, next_offset)
+
+
+def _own_entries(data: bytes, offset: int) -> Entries:
+    """What Pulsar producers sent of `data`."""
+    entries: list[Entry] = []
+    next_offset = offset
+    for header, batch in split_batches(data):
+        next_offset = header.last_offset + 1
+        if header.attributes & PULSAR_ENTRY:
+            entries.append(as_entry(header, batch))
     return Entries(entries, next_offset)
 
 

@@ -12,20 +12,32 @@ _WORD = (1 << 64) - 1
 
 
 def acked_ranges(offset: int, count: int, words: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The runs of offsets that an ack_set acknowledges of the entry at `offset`."""
-    left = 0
-    for index, word in enumerate(words[: (count + 63) // 64]):
-        left |= (word & _WORD) << (64 * index)
-    acked = ~left & ((1 << count) - 1)
-    at = 0
-    while acked:
-        skipped = (acked & -acked).bit_length() - 1
-        acked >>= skipped
-        at += skipped
-        run = (~acked & (acked + 1)).bit_length() - 1
-        yield offset + at, offset + at + run
-        acked >>= run
-        at += run
+    """The runs of offsets that an ack_set acknowledges of the entry at `offset`.
+
+    Word by word: an entry may claim a million messages, and every other of them be acknowledged.
+    """
+    start = -1  # of the run that is not over
+    for index in range((count + 63) // 64):
+        base = 64 * index
+        size = min(64, count - base)
+        mask = (1 << size) - 1
+        wanted = words[index] & mask if index < len(words) else 0
+        at = 0
+        while True:
+            if start < 0:
+                acked = ~wanted & mask & -(1 << at)
+                if not acked:
+                    break
+                at = (acked & -acked).bit_length() - 1
+                start = base + at
+            left = wanted & -(1 << at)
+            if not left:
+                break
+            at = (left & -left).bit_length() - 1
+            yield offset + start, offset + base + at
+            start = -1
+    if start >= 0:
+        yield offset + start, offset + count
 
 
 def unacked_in(words: Sequence[int]) -> int:

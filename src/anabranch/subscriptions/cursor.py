@@ -30,6 +30,7 @@ CHUNK = 1 << CHUNK_BITS
 _LOW = CHUNK - 1
 _WORD_BITS = 64
 _SIGN = 1 << 63
+_ALL = 2 * _SIGN - 1
 _WORTH_RUNS = 1024  # below, a chunk takes 2 KB at most
 _FEW = 8
 
@@ -144,17 +145,21 @@ class Cursor:
         if start >= self.mark_delete and (not self._ahead or not self._count(start, end)):
             return None
         below = min(max(0, self.mark_delete - start), count)
-        left = (1 << count) - (1 << below)
+        left = [_ALL] * (count // _WORD_BITS)  # unsigned words
+        if count % _WORD_BITS:
+            left.append((1 << count % _WORD_BITS) - 1)
+        for index in range(below // _WORD_BITS):
+            left[index] = 0
+        if below % _WORD_BITS:
+            left[below // _WORD_BITS] &= -(1 << below % _WORD_BITS)
         for chunk in range(start >> CHUNK_BITS, ((end - 1) >> CHUNK_BITS) + 1):
             base = (chunk << CHUNK_BITS) - start
             for low in self._acked_in(chunk, max(0, below - base), count - base):
-                left ^= 1 << (base + low)
-        words = []
-        while left:
-            word = left & (2 * _SIGN - 1)
-            words.append(word - 2 * _SIGN if word & _SIGN else word)
-            left >>= _WORD_BITS
-        return words
+                at = base + low
+                left[at // _WORD_BITS] ^= 1 << at % _WORD_BITS
+        while left and not left[-1]:
+            left.pop()
+        return [word - 2 * _SIGN if word & _SIGN else word for word in left]
 
     def acked_ahead(self) -> int:
         """How many offsets beyond `mark_delete` are acknowledged."""

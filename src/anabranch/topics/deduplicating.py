@@ -16,7 +16,14 @@ from anabranch.base.ids import TopicName
 from anabranch.partition.entries import EntryReader
 from anabranch.partition.partition import Partition
 from anabranch.records.entries import Entry, read_metadata
-from anabranch.topics.deduplication import NO_SEQUENCE, Deduplication, Snapshot, decode, encode
+from anabranch.topics.deduplication import (
+    NO_SEQUENCE,
+    Deduplication,
+    Snapshot,
+    decode,
+    encode,
+    last_sequence,
+)
 from anabranch.topics.publishing import Publishing
 from anabranch.topics.surroundings import Surroundings
 
@@ -109,11 +116,11 @@ class Deduplicating:
             await self._save(state)
 
     async def _replay(self, state: Deduplication) -> None:
-        """Read back what is in the log and not in the snapshot.
+        """Read back what is in the log and not in the snapshot; not what Kafka's producers wrote there.
 
         Messages may come in meanwhile; the last look is followed by no wait, so that none is missed.
         """
-        reader = EntryReader(self._partition)
+        reader = EntryReader(self._partition, is_own_only=True)
         offset = max(state.covered, self._partition.log_start)
         while offset < reader.end:
             found = reader.read(offset, _READ_BYTES)
@@ -182,5 +189,7 @@ def _replay_entry(state: Deduplication, entry: Entry, now_ms: int) -> None:
         return
     if metadata.num_chunks_from_msg and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
         return
-    sequence_id = max(metadata.sequence_id + entry.count - 1, metadata.highest_sequence_id)
-    state.replayed(metadata.producer_name, sequence_id, entry.end, now_ms)
+    if not isinstance(metadata.producer_name, str):
+        return  # not UTF-8: no producer can have that name
+    last = last_sequence(metadata.sequence_id, entry.count, metadata.highest_sequence_id)
+    state.replayed(metadata.producer_name, last, entry.end, now_ms)

@@ -23,6 +23,7 @@ from anabranch.base.errors import Corrupt
 from anabranch.topics.publish import DUPLICATE, Send
 
 NO_SEQUENCE = -1
+_LAST_SEQUENCE = (1 << 63) - 1  # sequence ids are signed where Pulsar keeps them, whatever a client may send
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -106,8 +107,8 @@ class Deduplication:
         gone = [name for name, since_ms in self._away_since_ms.items() if since_ms < before_ms]
         excess = len(self._highest) - len(gone) - most
         if excess > 0:
-            kept = [name for name in self._away_since_ms if name not in set(gone)]
-            gone += kept[:excess]
+            going = set(gone)
+            gone += [name for name in self._away_since_ms if name not in going][:excess]
         for name in gone:
             del self._away_since_ms[name]
             self._highest.pop(name, None)
@@ -124,7 +125,12 @@ class Deduplication:
 
 def last_sequence_of(send: Send) -> int:
     """The sequence id of an entry's last message."""
-    return max(send.sequence_id + send.messages - 1, send.highest_sequence_id)
+    return last_sequence(send.sequence_id, send.messages, send.highest_sequence_id)
+
+
+def last_sequence(first: int, messages: int, highest: int) -> int:
+    """The same, of an entry that begins with `first` and may say itself what its `highest` is."""
+    return min(max(first + messages - 1, highest), _LAST_SEQUENCE)
 
 
 def encode(snapshot: Snapshot) -> bytes:

@@ -27,3 +27,9 @@ def test_the_example_of_the_protocol() -> None:
     assert list(acked_ranges(40, 3, [0b101])) == [(41, 42)]
     assert list(acked_ranges(40, 3, [])) == [(40, 43)]
     assert unacked_in([-1, 0b101]) == 66
+
+
+def test_a_batch_that_claims_a_million_messages_costs_no_more_than_they_do() -> None:
+    count = 1 << 18
+    ranges = list(acked_ranges(0, count, [0x5555555555555555] * (count // 64)))
+    assert (len(ranges), ranges[-1]) == (count // 2, (count - 1, count))

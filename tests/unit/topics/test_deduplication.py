@@ -60,3 +60,17 @@ def test_replayed() -> None:
     state.replayed("p", 9, 12, 100)
     state.replayed("p", 3, 13, 100)
     assert (state.last_sequence_id("p"), state.covered, state.changes) == (9, 13, 2)
+
+
+def test_a_sequence_id_beyond_all_others_can_be_kept() -> None:
+    state = Deduplication(0)
+    beyond = (1 << 64) - 1
+    state.stored("p", [send(beyond, 2, highest_sequence_id=beyond)], 2)
+    assert decode(encode(state.take_snapshot())).highest == {"p": (1 << 63) - 1}
+    assert state.sift("p", [send(beyond, 2)])[1] == [DUPLICATE]
+
+
+def test_forgetting_many_takes_no_time() -> None:
+    state = Deduplication(0, {f"p{i}": i for i in range(20_000)}, now_ms=0)
+    assert state.forget(-1, 10)
+    assert len(state) == 10

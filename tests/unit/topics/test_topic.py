@@ -25,6 +25,7 @@ from anabranch.topics.errors import (
     TopicTerminated,
 )
 from anabranch.topics.publish import DUPLICATE
+from tests.support.logs import records
 from tests.support.topics import Bench, FakeCatalog, Line, send, wanted
 
 ORDERS = TopicName.from_pulsar("orders")
@@ -429,6 +430,21 @@ async def test_deduplication_survives(tmp_path: Path, clean: bool) -> None:
     renewed = again.producers.named("p")
     assert renewed is not None
     assert again.publish(renewed, [send(14), send(15)]).offsets == [DUPLICATE, 15]
+
+
+async def test_deduplication_does_not_take_kafka_producers_for_its_own(tmp_path: Path) -> None:
+    """Nor does a transaction of theirs that is not decided hide what was stored behind it."""
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders", deduplication=True)
+    producer = await bench.producer(topic, "kafka")
+    undecided = records("a", "b", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    topic.partition.append(memoryview(undecided), -1)
+    topic.partition.append(memoryview(records("c", producer_id=8, producer_epoch=0, base_sequence=0)), -1)
+    topic.publish(producer, [send(4, producer="kafka")])
+    await bench.restart(clean=False)
+    again = await bench.open("orders")
+    assert again.end == 0
+    assert (await again.add_producer(bench.new_producer("kafka"))).last_sequence_id == 4
 
 
 async def test_a_snapshot_is_taken_every_so_many_entries(tmp_path: Path) -> None:
