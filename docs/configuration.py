@@ -22,10 +22,12 @@ A broker is told things in four places. The later wins:
 
 1. a file, `anabranch standalone --config FILE`: Kafka's `.properties`, or `.toml`
 2. the environment: `ANABRANCH_LOG_RETENTION_HOURS=24`, the name in capitals, dots as underscores
-3. flags: `--set log.retention.hours=24`; `--data` is `log.dirs`, `--host` and `--kafka-port` are `listeners`
+3. flags: `--set log.retention.hours=24`; `--data` is `log.dirs`, `--host` and `--kafka-port` are `listeners`,
+   `--pulsar-port` is `brokerServicePort`, `--http-port` is `webServicePort`
 4. while it runs, by any Kafka admin client (`IncrementalAlterConfigs`), where "dynamic" says yes
 
-Names, types, defaults and bounds are Kafka's where Kafka has the option; names in `anabranch.` are ours.
+Names, types, defaults and bounds are Kafka's where Kafka has the option, and Pulsar's where only Pulsar has
+it (`likeThis`); names in `anabranch.` are ours.
 A name that is no option is an error at the start, with the names that might have been meant.
 """
 TOPIC_HEAD = """

@@ -5,7 +5,14 @@ from typing import NamedTuple
 
 from tests.tidy.tree import ROOT
 
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/configuration.md", "docs/design.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/operations.md",
+    "docs/pulsar.md",
+    "docs/configuration.md",
+    "docs/design.md",
+)
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -14,6 +21,12 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 class Block(NamedTuple):
     language: str
     text: str
+
+    @property
+    def commands(self) -> list[str]:
+        """What stands after `$ ` in a console block, without comments; none in any other."""
+        lines = self.text.splitlines() if self.language == "console" else []
+        return [line[2:].split("  #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
 def read(page: str) -> str:
@@ -25,11 +38,8 @@ def blocks(page: str) -> list[Block]:
 
 
 def commands(page: str) -> list[str]:
-    """What stands after `$ ` in the page's console blocks, without comments."""
-    lines = (
-        line for block in blocks(page) if block.language == "console" for line in block.text.splitlines()
-    )
-    return [line[2:].split("  #")[0].strip() for line in lines if line.startswith("$ ")]
+    """The commands of all of the page's console blocks."""
+    return [command for block in blocks(page) for command in block.commands]
 
 
 def links(page: str) -> list[str]:

@@ -1,7 +1,8 @@
 """The commands and programs in the documents run as they stand, in an empty folder, against a real broker.
 
-A page's `console` blocks are run in order.  Only addresses are changed, so that two runs do not meet:
-`anabranch standalone` gets a free port, and the commands after it get its address from the environment.
+A page's `console` and `python` blocks are run in order; its programs share their names, as in a session.
+Only addresses are changed, so that two runs do not meet: `anabranch standalone` gets free ports, the commands
+after it get its addresses from the environment, and where a page writes one down the broker's stands instead.
 """
 
 import json
@@ -20,29 +21,36 @@ from tests.tidy.documents import PAGES, blocks, commands
 STANDALONE = "anabranch standalone"
 ELSEWHERE = ("make ", "pip ")  # set-up, and this very test
 TRIED = [page for page in PAGES if any(command.startswith("anabranch") for command in commands(page))]
+WRITTEN = {"kafka": "127.0.0.1:9092", "pulsar": "127.0.0.1:6650", "http": "127.0.0.1:8080"}
+VARIABLES = {"kafka": "ANABRANCH_BOOTSTRAP", "pulsar": "ANABRANCH_SERVICE", "http": "ANABRANCH_HTTP"}
+SESSION = """
+import json, sys
+names = {}
+for line in sys.stdin:
+    exec(json.loads(line), names)
+    print("\\ndone", flush=True)
+"""
 
 
 class Shell:
-    """An empty folder and the brokers that were started in it."""
+    """An empty folder, the brokers that were started in it, and a session of Python."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._brokers: list[subprocess.Popen[bytes]] = []
+        self._session: subprocess.Popen[str] | None = None
+        self._served: dict[str, str] = {}
         self._environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
-
-    @property
-    def bootstrap(self) -> str:
-        return self._environment["ANABRANCH_BOOTSTRAP"]
 
     def run(self, command: str) -> None:
         if command.startswith(STANDALONE):
             self._start(command.removesuffix("&").split())
             return
         done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command],
+            ["bash", "-o", "pipefail", "-c", self._addressed(command)],
             cwd=self.folder,
             env=self._environment,
             capture_output=True,
@@ -52,8 +60,26 @@ class Shell:
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
 
     def python(self, program: str) -> None:
-        program = program.replace("127.0.0.1:9092", self.bootstrap)
-        subprocess.run([sys.executable, "-c", program], cwd=self.folder, check=True, timeout=60)
+        if self._session is None:
+            self._session = subprocess.Popen(
+                [sys.executable, "-c", SESSION],
+                cwd=self.folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self._session.stdin is not None
+        assert self._session.stdout is not None
+        self._session.stdin.write(json.dumps(self._addressed(program)) + "\n")
+        self._session.stdin.flush()
+        assert "done\n" in self._session.stdout, (
+            f"this failed, and its reason is on standard error:\n{program}"
+        )
+
+    def _addressed(self, text: str) -> str:
+        for name, written in WRITTEN.items():
+            text = text.replace(written, self._served.get(name, written))
+        return text
 
     def _start(self, words: list[str]) -> None:
         ready = self.folder / f"ready-{len(self._brokers)}.json"
@@ -65,14 +91,19 @@ class Shell:
             assert process.poll() is None, f"{words} ended with {process.returncode}"
             assert time.monotonic() < deadline, f"{words} does not serve"
             time.sleep(0.02)
-        served = json.loads(ready.read_text())
-        self._environment["ANABRANCH_BOOTSTRAP"] = served["kafka"]
-        self._environment["ANABRANCH_HTTP"] = served["http"]
+        self._served = json.loads(ready.read_text())
+        for name, variable in VARIABLES.items():
+            self._environment[variable] = self._served[name]
 
     def stop(self) -> None:
+        ended = []
+        if self._session is not None:
+            self._session.communicate(timeout=20)
+            ended.append(self._session.returncode)
         for process in self._brokers:
             process.send_signal(signal.SIGTERM)
-        assert [process.wait(20) for process in self._brokers] == [0] * len(self._brokers)
+        ended += [process.wait(20) for process in self._brokers]
+        assert not any(ended), f"a broker or the session of Python ended badly: {ended}"
 
 
 @pytest.fixture
@@ -84,9 +115,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.mark.parametrize("page", TRIED)
 def test_the_page_runs(page: str, shell: Shell) -> None:
-    for command in commands(page):
-        if not command.startswith(ELSEWHERE):
-            shell.run(command)
     for block in blocks(page):
+        for command in block.commands:
+            if not command.startswith(ELSEWHERE):
+                shell.run(command)
         if block.language == "python":
             shell.python(block.text)

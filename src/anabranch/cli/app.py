@@ -27,7 +27,7 @@ _OVER_PULSAR = " --pulsar"
 
 app = typer.Typer(
     name="anabranch",
-    help="One log that real Kafka clients use: run a broker, and look into it.",
+    help="One log for real Kafka clients and real Pulsar clients: run a broker, and look into it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -73,7 +73,7 @@ def consume(
     client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of a topic.  --pulsar: as its clients get them (see its own --help)."""
+    """Print the records of a topic.  Over Pulsar's protocol: consume --pulsar --help."""
     render = _renderer(json_ or format_ is Format.JSON, Columns(timestamps, offsets, headers, keys))
     client = consumer(
         bootstrap,

@@ -157,7 +157,7 @@ def produce(
     client_options: ClientOptions = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Send records: a line of input or --value each.  --pulsar: as its clients do (see its own --help)."""
+    """Send records: a line of input or --value each.  Over Pulsar's protocol: produce --pulsar --help."""
     if value and file:
         raise Misuse("--value and --file exclude each other")
     if idempotent and acks is not Acks.ALL:

@@ -50,18 +50,21 @@ def _parser() -> argparse.ArgumentParser:
         prog="anabranch standalone",
         description="Run a broker on this machine until it is told to stop (Ctrl-C, SIGTERM).",
         epilog="Settings are taken from --config, then ANABRANCH_* variables, then --set; the last wins. "
-        "Names are Kafka's: --set log.retention.hours=24",
+        "Names are Kafka's and Pulsar's: --set log.retention.hours=24",
     )
     parser.add_argument("--data", metavar="DIR", help="data folder (default: ./anabranch-data)")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
-        "--kafka-port", type=int, metavar="PORT", help="port (default: 9092; 0: any free one)"
+        "--kafka-port", type=int, metavar="PORT", help="for Kafka clients (default: 9092; 0: any free one)"
     )
     parser.add_argument(
-        "--pulsar-port", type=int, metavar="PORT", help="port (default: 6650; 0: any free one, -1: none)"
+        "--pulsar-port",
+        type=int,
+        metavar="PORT",
+        help="for Pulsar clients (default: 6650; 0: any free one, -1: none)",
     )
     parser.add_argument(
-        "--http-port", type=int, metavar="PORT", help="port (default: 8080; 0: any free one, -1: none)"
+        "--http-port", type=int, metavar="PORT", help="for HTTP (default: 8080; 0: any free one, -1: none)"
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, .properties or .toml")
     parser.add_argument(

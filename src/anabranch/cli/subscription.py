@@ -11,7 +11,7 @@ from anabranch.cli.http import DEFAULT_HTTP, Http, ask, topic_path
 from anabranch.cli.options import Json, duration_ms, moment_ms
 from anabranch.cli.output import print_json, print_table
 
-app = typer.Typer(help="Look at, move and remove Pulsar subscriptions.", no_args_is_help=True)
+app = typer.Typer(help="Make, look at, move and remove Pulsar subscriptions.", no_args_is_help=True)
 
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="orders, tenant/namespace/orders or a full name.")
