@@ -132,8 +132,13 @@ class ShardOnAList:
 
     def carry_out(self, effects: Effects) -> Answer | None:
         producer_id = -1 if effects.producer is None else effects.producer.producer_id
-        for record in effects.records:
-            self._write(Line(record.key, record.value, producer_id))
+        lines = [Line(record.key, record.value, producer_id) for record in effects.records]
+        if effects.replay is None:
+            for line in lines:
+                self._write(line)
+        else:  # which a restart then holds against the records
+            self.log += lines
+            effects.replay()
         for change in effects.then:
             change()
         for timer, time_ms in effects.timers.items():

@@ -7,7 +7,8 @@ find again; it says what should be written, and the state follows when that is i
                                   │                    └─ failed: `otherwise`
                                   └─ timers
 
-`Shard.replay` applies a record, live and after a restart alike, so what was rebuilt is what was.  What
+`Shard.replay` applies a record, live and after a restart alike, so what was rebuilt is what was.  (Where
+records are many, whoever writes them may say what replaying them comes to: `replayed_by`.)  What
 a restart may forget (who waits for a join, when a member was last heard of) is changed in `then`.
 
 A token stands for a request that waits for its answer.  Any decision may answer any token.
@@ -38,7 +39,7 @@ class Producer(NamedTuple):
 
 
 class Effects:
-    __slots__ = ("otherwise", "producer", "records", "replies", "then", "timers")
+    __slots__ = ("otherwise", "producer", "records", "replay", "replies", "then", "timers")
 
     def __init__(self) -> None:
         self.records: list[KeyValue] = []
@@ -47,9 +48,14 @@ class Effects:
         self.otherwise: list[tuple[Token, Answer]] = []
         self.timers: dict[Hashable, int | None] = {}
         self.producer: Producer | None = None
+        self.replay: Callable[[], None] | None = None
 
     def write(self, key: bytes, value: bytes | None) -> None:
         self.records.append(KeyValue(key, value))
+
+    def replayed_by(self, change: Callable[[], None]) -> None:
+        """`change` does what replaying all of these records would, without reading them again."""
+        self.replay = change
 
     def within(self, producer: "Producer") -> None:
         """The records belong to the transaction that `producer` has open."""

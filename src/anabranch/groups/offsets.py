@@ -43,6 +43,9 @@ _TOMBSTONES_AT_ONCE = 5_000  # their keys may be long, and a decision is one bat
 _SOON_MS = 1_000
 
 
+_Written = tuple[str, int, CommittedOffset]  # topic, partition
+
+
 class TopicPartitions(NamedTuple):
     name: str
     topic_id: UUID | None
@@ -115,7 +118,10 @@ class CommittedOffsets:
         expires_ms = -1
         if request.retention_ms != BROKERS_RETENTION:
             expires_ms = now_ms + request.retention_ms
-        effects.reply(token, self._write(request, effects, now_ms, expires_ms))
+        answer, written = self._write(request, effects, now_ms, expires_ms)
+        effects.reply(token, answer)
+        if expires_ms < 0:  # else the record has less in it than what was committed
+            effects.replayed_by(lambda: self._put_all(request.group_id, written))
         if group is not None:
             member_id = request.member_id
             effects.after(lambda: group.heard_of(member_id, now_ms))
@@ -131,7 +137,8 @@ class CommittedOffsets:
             effects.reply(token, refused(request.topics, code))
             return effects
         effects.within(producer)
-        effects.reply(token, self._write(request, effects, now_ms, -1))
+        answer, _ = self._write(request, effects, now_ms, -1)
+        effects.reply(token, answer)
         return effects
 
     def delete(self, group_id: str, topics: Sequence[TopicPartitions], token: Token, now_ms: int) -> Effects:
@@ -224,6 +231,10 @@ class CommittedOffsets:
         has = self._around.subscriptions.has
         return any(has(OffsetKey(group_id, topic, index)) for topic, index, _ in self.committed(group_id))
 
+    def is_subscriptions(self, group_id: str, topic: str) -> bool:
+        """Whether consumers of the subscription of that name are attached: nobody else commits then."""
+        return self._around.subscriptions.is_attached(group_id, topic)
+
     def tombstones(self, group_id: str) -> list[KeyValue]:
         """The records that make everything forgotten which the group has committed or is about to."""
         names = {OffsetKey(group_id, topic, index) for topic, index, _ in self.committed(group_id)}
@@ -233,35 +244,39 @@ class CommittedOffsets:
     # --- how it is done
 
     def _may_commit(self, request: Commit, *, transactional: bool) -> ErrorCode:
-        is_attached = self._around.subscriptions.is_attached
-        if any(is_attached(request.group_id, topic.name) for topic in request.topics):
+        if any(self.is_subscriptions(request.group_id, topic.name) for topic in request.topics):
             return ErrorCode.unknown_member_id  # as of a group whose members are others
         return may_commit(self._groups.get(request.group_id), request, transactional=transactional)
 
-    def _write(self, request: Commit, effects: Effects, now_ms: int, expires_ms: int) -> Answer:
+    def _write(
+        self, request: Commit, effects: Effects, now_ms: int, expires_ms: int
+    ) -> tuple[Answer, list[_Written]]:
+        """The answer, and what is written."""
         limit = self._around.config().metadata_max_bytes
         answers = []
-        for topic in request.topics:
-            prefix = offset_key_prefix(request.group_id, topic.name)
+        written: list[_Written] = []
+        for name, topic_id, asked in request.topics:
+            prefix = offset_key_prefix(request.group_id, name)
             partitions = []
-            for part in topic.partitions:
-                metadata = part.committed_metadata or ""
+            for part in asked:
+                index, metadata = part.partition_index, part.committed_metadata or ""
                 code = ErrorCode.none
-                if _java_length(metadata) > limit:
+                if metadata and _java_length(metadata) > limit:
                     code = ErrorCode.offset_metadata_too_large
                 else:
-                    value = CommittedOffset(
-                        part.committed_offset,
-                        part.committed_leader_epoch,
-                        metadata,
-                        now_ms,
-                        expires_ms,
-                        topic.topic_id,
-                    )
-                    effects.write(prefix + INT32.pack(part.partition_index), write_offset(value))
-                partitions.append({"partition_index": part.partition_index, "error_code": code})
-            answers.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
-        return {"topics": answers}
+                    offset, epoch = part.committed_offset, part.committed_leader_epoch
+                    value = CommittedOffset(offset, epoch, metadata, now_ms, expires_ms, topic_id)
+                    effects.write(prefix + INT32.pack(index), write_offset(value))
+                    written.append((name, index, value))
+                partitions.append({"partition_index": index, "error_code": code})
+            answers.append({"name": name, "topic_id": topic_id, "partitions": partitions})
+        return {"topics": answers}, written
+
+    def _put_all(self, group_id: str, written: list[_Written]) -> None:
+        """What replaying them would do."""
+        for topic, index, value in written:
+            self._replayed += 1
+            self._put(OffsetKey(group_id, topic, index), Numbered(self._replayed, value))
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
         names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]

@@ -113,13 +113,8 @@ def write_offset(value: CommittedOffset) -> bytes:
     if value.expires_ms >= 0:
         times = _TIMES_V1.pack(value.committed_ms, value.expires_ms)
         return _OFFSET_V1.pack(1, value.offset) + string(value.metadata) + times
-    return b"".join(
-        (
-            _OFFSET_V4.pack(4, value.offset, value.leader_epoch),
-            compact_string(value.metadata),
-            INT64.pack(value.committed_ms),
-            _topic_id_tags(value.topic_id),
-        )
+    return _OFFSET_V4.pack(4, value.offset, value.leader_epoch) + (
+        compact_string(value.metadata) + INT64.pack(value.committed_ms) + _topic_id_tags(value.topic_id)
     )
 
 

@@ -39,7 +39,7 @@ from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.records.batch import BatchHeader, split_batches
-from anabranch.records.builder import build_batch
+from anabranch.records.builder import build_keyed
 from anabranch.records.control import Marker, read_marker
 from anabranch.records.record import Record, iter_records, payload_of
 
@@ -296,20 +296,19 @@ def _replay_record(shard: Shard, header: BatchHeader, record: Record) -> None:
 
 
 def _batch(effects: Effects, now_ms: int) -> bytearray:
-    records = [Record(i, now_ms, record.key, record.value) for i, record in enumerate(effects.records)]
-    if effects.producer is None:
-        return build_batch(records)
-    return build_batch(
-        records,
-        producer_id=effects.producer.producer_id,
-        producer_epoch=effects.producer.epoch,
-        transactional=True,
+    producer = effects.producer
+    if producer is None:
+        return build_keyed(effects.records, now_ms)
+    return build_keyed(
+        effects.records, now_ms, producer_id=producer.producer_id, producer_epoch=producer.epoch
     )
 
 
 def _apply(served: _Served[S], effects: Effects) -> None:
     """Bring the state to where the log is: the next decision is taken over that."""
-    if effects.producer is None:
+    if effects.replay is not None:
+        effects.replay()
+    elif effects.producer is None:
         for record in effects.records:
             served.shard.replay(record.key, record.value)
     else:

@@ -1,6 +1,7 @@
 """Batches made here, rather than by a producer.
 
-    build_batch   from records: internal topics, control batches, translation, tests
+    build_batch   from records: control batches, translation, tests
+    build_keyed   from keys and values of one time: what coordinators write, often and many at once
     retain        a stored batch less the records that compaction drops
     empty_batch   what is left of a batch when it drops them all but its producer is still known
     recompress    the same records under another codec, when a topic's compression.type says so
@@ -38,10 +39,12 @@ _LENGTH_AT = 8
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _MAX_LENGTH = 2**31 - 1
-_ONE_BYTE = tuple(bytes((number,)) for number in range(128))
-_TWO_BYTES = tuple(bytes((number & 127 | 128, number >> 7)) for number in range(128, 1024))
-_NULL = _ONE_BYTE[1]  # a length of -1
+_ZIGZAGS = range(0, 1024, 2)
+_VARINTS = tuple(bytes((n,) if n < 128 else (n & 127 | 128, n >> 7)) for n in _ZIGZAGS)  # as most are
+_SHORT = len(_VARINTS)
+_NULL = b"\x01"  # a length of -1
 _TIMELESS = b"\0\0"  # no attributes, and the time of the batch
+_NO_HEADERS = b"\0"
 
 
 def build_batch(
@@ -99,6 +102,40 @@ def build_batch(
     return _seal(header, compress(codec, plain, level))
 
 
+def build_keyed(
+    records: Sequence[tuple[bytes, bytes | None]],
+    timestamp_ms: int,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> bytearray:
+    """`build_batch` of records with a key and no headers, from offset 0; a producer's in its transaction."""
+    parts = [bytes(HEADER_SIZE)]
+    for delta, (key, value) in enumerate(records):
+        body = b"".join(
+            (
+                _TIMELESS,
+                _varint(delta),
+                _varint(len(key)),
+                key,
+                _NULL if value is None else _varint(len(value)) + value,
+                _NO_HEADERS,
+            )
+        )
+        parts.append(_varint(len(body)))
+        parts.append(body)
+    batch = bytearray().join(parts)
+    length = len(batch) - OVERHEAD
+    if length > _MAX_LENGTH:
+        raise TooLarge(f"a batch of {length} bytes does not fit its length field")
+    attributes = 0 if producer_id < 0 else TRANSACTIONAL
+    count = len(records)
+    fields = (attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, -1, count)
+    HEADER.pack_into(batch, 0, 0, length, -1, MAGIC, 0, *fields)
+    _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
+    return batch
+
+
 def retain(
     header: BatchHeader, payload: Buffer, kept: Sequence[Span], delete_horizon_ms: int | None = None
 ) -> bytearray:
@@ -146,7 +183,7 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
         _varint(offset - base_offset),
         _NULL if key is None else _varint(len(key)) + key,
         _NULL if value is None else _varint(len(value)) + value,
-        _varint(len(headers)) if headers else _ONE_BYTE[0],
+        _varint(len(headers)) if headers else _NO_HEADERS,
     ]
     for name, content in headers:
         parts.append(_varint(len(name)) + name)
@@ -170,12 +207,9 @@ def _rebased(payload: memoryview, span: Span, base_timestamp: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    if 0 <= number < 512:  # as most lengths are
-        zigzag = number << 1
-        return _ONE_BYTE[zigzag] if zigzag < 128 else _TWO_BYTES[zigzag - 128]
+    if 0 <= number < _SHORT:
+        return _VARINTS[number]
     zigzag = number << 1 if number >= 0 else ~(number << 1)
-    if zigzag < 128:
-        return _ONE_BYTE[zigzag]
     encoded = bytearray()
     while zigzag > 127:
         encoded.append(zigzag & 127 | 128)

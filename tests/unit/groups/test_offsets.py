@@ -49,6 +49,24 @@ def test_what_is_committed_is_fetched_and_survives_a_restart() -> None:
         groups.restart()
 
 
+@pytest.mark.parametrize("retention_ms", [-1, 60_000])
+@pytest.mark.parametrize("topic_id", [None, UUID(int=7)])
+@pytest.mark.parametrize("metadata", ["", None, "why", "warum \u00fc \U0001f600"])
+def test_what_a_commit_leaves_is_what_a_restart_finds(
+    metadata: str | None, topic_id: UUID | None, retention_ms: int
+) -> None:
+    groups = ShardOnAList()
+    groups.commit("g", orders=[(0, 1)], producer=5)
+    groups.commit(
+        "g", orders=[(0, 5), (1, 6), (0, 8)], metadata=metadata, topic_id=topic_id, retention_ms=retention_ms
+    )
+    before = list(groups.shard.offsets.committed("g"))
+    groups.restart()
+    assert list(groups.shard.offsets.committed("g")) == before
+    groups.end(5, commit=True)  # written before the commit, so it does not count
+    assert list(groups.shard.offsets.committed("g")) == before
+
+
 def test_the_last_commit_counts_even_if_it_goes_back() -> None:
     groups = ShardOnAList()
     groups.commit("g", orders=[(0, 9)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anabranch.base.errors import Corrupt, InvalidConfig, TooLarge, UnsupportedForFormat
 from anabranch.records import batch as layout
 from anabranch.records.batch import BatchHeader, crc_of, read_header, split_batches
-from anabranch.records.builder import build_batch, empty_batch, recompress, retain
+from anabranch.records.builder import build_batch, build_keyed, empty_batch, recompress, retain
 from anabranch.records.compression import GZIP, LZ4, NAMES, NONE, ZSTD
 from anabranch.records.record import Record, check_records, iter_records, iter_spans, payload_of
 from tests.unit.records.strategies import CODECS, FIELDS, INT64, LIMIT_BYTES, record_lists, seeded
@@ -194,3 +194,21 @@ def test_what_is_built_is_what_a_producer_may_send() -> None:
     batch = build_batch([record._replace(offset=number) for number, record in enumerate(RECORDS)])
     header = read_header(batch)
     check_records(header, payload_of(header, batch, LIMIT_BYTES), require_key=True)
+
+
+KEYED = st.lists(
+    st.tuples(st.binary(max_size=600), st.none() | st.binary(max_size=600)), min_size=1, max_size=600
+)
+
+
+@seeded(100)
+@given(KEYED, INT64, st.integers(-1, 5))
+def test_keys_and_values_of_one_time_are_a_batch_like_any_other(
+    pairs: list[tuple[bytes, bytes | None]], time_ms: int, producer_id: int
+) -> None:
+    records = [Record(number, time_ms, key, value) for number, (key, value) in enumerate(pairs)]
+    has_producer = producer_id >= 0
+    epoch = 3 if has_producer else -1
+    assert build_keyed(pairs, time_ms, producer_id=producer_id, producer_epoch=epoch) == build_batch(
+        records, producer_id=producer_id, producer_epoch=epoch, transactional=has_producer
+    )

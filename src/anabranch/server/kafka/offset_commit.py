@@ -20,21 +20,18 @@ from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
 from anabranch.groups.runtime import Decide
 from anabranch.groups.shard import GroupShard
 from anabranch.server.kafka.errors import code_of
-from anabranch.server.kafka.group_topics import find_topic, has_partition
+from anabranch.server.kafka.group_topics import find_topic
 from anabranch.server.kafka.registry import Answer, Reply, RequestContext, api
-from anabranch.wire.kafka.decoder import decode
-from anabranch.wire.kafka.encoder import encoder
-from anabranch.wire.kafka.schema import ErrorCode, answers_flexibly
-
-_KEY = 8
+from anabranch.wire.kafka.offset_commit import read_offset_commit, write_offset_commit
+from anabranch.wire.kafka.schema import ErrorCode
 
 
-@api(_KEY, versions=(2, 10), raw=True)
+@api(8, versions=(2, 10), raw=True)
 def offset_commit(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Coroutine[Any, Any, Reply]:
-    request = decode(_KEY, ctx.version, frame, at)
+    request = read_offset_commit(frame, at, ctx.version)
     refused, wanted, asked_as = split_commit(request.topics, ctx)
     if not wanted:
-        return _written({"topics": refused}, ctx.version)
+        return (write_offset_commit(ctx.version, refused),)
     commit = Commit(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -48,7 +45,7 @@ def offset_commit(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Co
     def answered(decided: Answer) -> Reply:
         for topic, name in zip(decided["topics"], asked_as, strict=True):
             topic["name"] = name
-        return _written({"topics": merged(refused, decided["topics"])}, ctx.version)
+        return (write_offset_commit(ctx.version, merged(refused, decided["topics"])),)
 
     try:
         now = ctx.services.groups.submit_now(commit.group_id, _decision(commit))
@@ -75,12 +72,6 @@ def _decision(commit: Commit) -> Decide[GroupShard]:
     return lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
 
 
-def _written(answer: Answer, version: int) -> Reply:
-    body = bytearray(b"\0" if answers_flexibly(_KEY, version) else b"")
-    encoder(_KEY, version)(body, answer)
-    return (body,)
-
-
 def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[TopicCommit], list[str]]:
     """What is refused since it is not there, what is left, and what the client calls that."""
     image = ctx.services.cluster.image
@@ -94,9 +85,10 @@ def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[T
             unknown = TopicCommit(name, getattr(asked, "topic_id", None), asked.partitions)
             refused.append(failed(unknown, topic))
             continue
-        there = [part for part in asked.partitions if has_partition(topic, part.partition_index)]
+        end = len(topic.partitions)
+        there = [part for part in asked.partitions if 0 <= part.partition_index < end]
         if len(there) < len(asked.partitions):
-            missing = [part for part in asked.partitions if not has_partition(topic, part.partition_index)]
+            missing = [part for part in asked.partitions if not 0 <= part.partition_index < end]
             absent = TopicCommit(name, topic.id, missing)
             refused.append(failed(absent, ErrorCode.unknown_topic_or_partition))
         if there:

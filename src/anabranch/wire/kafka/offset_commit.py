@@ -1,0 +1,146 @@
+"""OffsetCommit requests and answers, by hand: every consumer sends them, some with hundreds of offsets.
+
+    v5    no retention of its own any more
+    v6    the leader epoch of the last record read
+    v7    static members
+    v8    flexible: compact lengths, tagged fields
+    v10   topics by id
+
+Flexible versions are read here, into what `decode` would give as far as anybody looks at it; older ones by
+the schema.  Answers are written from the dicts that the schema's encoder takes, and to the same bytes.
+Whatever the bytes claim, what is given out lies inside the frame and is limited as `decode` limits it.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from anabranch.base.errors import Corrupt
+from anabranch.wire.kafka.decoder import Cursor, decode, skip_tags
+from anabranch.wire.kafka.encoder import uvarint
+
+_KEY = 8
+_FLEXIBLE = 8
+_BY_ID = 10
+_INT = struct.Struct(">i")
+_OFFSET = struct.Struct(">iqiH")  # and at least two bytes more, of metadata and tags
+_METADATA_AT = 16
+_NOTHING_MORE = 0x0100  # a text of no length, no tags
+_CODE = struct.Struct(">ihb")  # with no tags
+_LEGACY_CODE = struct.Struct(">ih")
+_NO_ID = bytes(16)
+_NOT_THROTTLED = bytes(4)
+
+
+class CommittedPartition(NamedTuple):
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class CommittedTopic(NamedTuple):
+    name: str
+    topic_id: UUID | None
+    partitions: list[CommittedPartition]
+
+
+class OffsetCommit(NamedTuple):
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    topics: list[CommittedTopic]
+
+
+def read_offset_commit(frame: memoryview, at: int, version: int) -> Any:
+    """The request whose body starts at `at`: an OffsetCommit, or what has its fields.  Corrupt if none."""
+    if version < _FLEXIBLE:
+        return decode(_KEY, version, frame, at)
+    cursor = Cursor(frame, at)
+    try:
+        group_id = _text(cursor)
+        (epoch,) = _INT.unpack_from(frame, cursor.at)
+        cursor.at += _INT.size
+        member_id = _text(cursor)
+        instance_id = _nullable_text(cursor)
+        topics = [_topic(cursor, version) for _ in range(_count(cursor))]
+        skip_tags(cursor)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise Corrupt(f"not an offset commit of version {version}: {error}") from error
+    return OffsetCommit(group_id, epoch, member_id, instance_id, topics)
+
+
+def _topic(cursor: Cursor, version: int) -> CommittedTopic:
+    topic_id = None
+    name = ""
+    if version >= _BY_ID:
+        raw = bytes(cursor.take(16))
+        topic_id = None if raw == _NO_ID else UUID(bytes=raw)
+    else:
+        name = _text(cursor)
+    count = _count(cursor)
+    partitions = [_partition(cursor) for _ in range(count)]
+    skip_tags(cursor)
+    return CommittedTopic(name, topic_id, partitions)
+
+
+def _partition(cursor: Cursor) -> CommittedPartition:
+    at = cursor.at
+    index, offset, epoch, rest = _OFFSET.unpack_from(cursor.frame, at)
+    if rest == _NOTHING_MORE:  # as good as always
+        cursor.at = at + _OFFSET.size
+        return CommittedPartition(index, offset, epoch, "")
+    cursor.at = at + _METADATA_AT
+    metadata = _nullable_text(cursor)
+    skip_tags(cursor)
+    return CommittedPartition(index, offset, epoch, metadata)
+
+
+def _count(cursor: Cursor) -> int:
+    count = cursor.uvarint() - 1
+    if count < 0:
+        raise Corrupt("an array that may not be null is null")
+    return cursor.spend(count)
+
+
+def _text(cursor: Cursor) -> str:
+    return str(cursor.take(cursor.uvarint() - 1), "utf-8")
+
+
+def _nullable_text(cursor: Cursor) -> str | None:
+    size = cursor.uvarint() - 1
+    return None if size < 0 else str(cursor.take(size), "utf-8")
+
+
+def write_offset_commit(version: int, topics: Sequence[Mapping[str, Any]]) -> bytes:
+    """The answer, from the header's tagged fields on."""
+    return _flexible(version, topics) if version >= _FLEXIBLE else _legacy(version, topics)
+
+
+def _flexible(version: int, topics: Sequence[Mapping[str, Any]]) -> bytes:
+    out = [b"\0", _NOT_THROTTLED, uvarint(len(topics) + 1)]
+    for topic in topics:
+        if version >= _BY_ID:
+            topic_id = topic["topic_id"]
+            out.append(_NO_ID if topic_id is None else topic_id.bytes)
+        else:
+            name = topic["name"].encode()
+            out += (uvarint(len(name) + 1), name)
+        partitions = topic["partitions"]
+        out.append(uvarint(len(partitions) + 1))
+        out += [_CODE.pack(part["partition_index"], part["error_code"], 0) for part in partitions]
+        out.append(b"\0")
+    out.append(b"\0")
+    return b"".join(out)
+
+
+def _legacy(version: int, topics: Sequence[Mapping[str, Any]]) -> bytes:
+    out = [_NOT_THROTTLED if version >= 3 else b"", _INT.pack(len(topics))]
+    for topic in topics:
+        name = topic["name"].encode()
+        partitions = topic["partitions"]
+        out += (struct.pack(">h", len(name)), name, _INT.pack(len(partitions)))
+        out += [_LEGACY_CODE.pack(part["partition_index"], part["error_code"]) for part in partitions]
+    return b"".join(out)
