@@ -39,6 +39,7 @@ class Hosting:
             elif before is None:
                 config = self._config_of(new, after)
                 self._host.add_topic(after.name, after.id, len(after.partitions), config)
+                self._end(after)
             else:
                 self._changed(new, before, after)
         if old.namespaces is not new.namespaces:
@@ -49,6 +50,12 @@ class Hosting:
             self._host.grow_topic(after.name, len(after.partitions))
         if after.config != before.config or after.policies != before.policies:
             self._host.configure_topic(after.name, self._config_of(image, after))
+        if after.terminated != before.terminated:
+            self._end(after)
+
+    def _end(self, topic: TopicImage) -> None:
+        if topic.terminated:
+            self._host.end_partitions(topic.name, topic.terminated.keys())
 
     def _namespaces_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         changed = {

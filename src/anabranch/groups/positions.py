@@ -1,7 +1,8 @@
 """Positions of subscriptions, which are the committed offsets of the groups of their names.
 
-A subscription commits for itself: it is no member, and its consumers are not the group's.  So it may not
-commit while members of the group read the same topic; each would move what the other goes by.
+A subscription commits for itself: it is no member, and its consumers are not the group's.  So only one of
+them may commit the offsets of a topic, or each would move what the other goes by: the subscription while
+consumers are attached to it, and else the members of the group that read the topic, if there are any.
 """
 
 from collections.abc import Iterable
@@ -29,11 +30,12 @@ def has_readers(shard: GroupShard, group_id: str, topic: str) -> bool:
 
 
 def commit_positions(shard: GroupShard, positions: Iterable[Position], token: Token, now_ms: int) -> Effects:
-    """Commit them; `refused` are the names of those whose group has members that read the topic."""
+    """Commit them; `refused` are the names of those that are the members' who read the topic."""
     effects = Effects()
     refused = []
     for name, offset, topic_id in positions:
-        if has_readers(shard, name.group_id, name.topic):
+        is_ours = shard.offsets.is_subscriptions(name.group_id, name.topic)
+        if not is_ours and has_readers(shard, name.group_id, name.topic):
             refused.append(name)
         else:
             value = CommittedOffset(offset, -1, OWN, now_ms, -1, topic_id)

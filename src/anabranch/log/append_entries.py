@@ -19,6 +19,8 @@ def append_entries(
     limit = log.config.segment_bytes
     if len(batches) > limit:
         raise RecordListTooLarge(f"the message is {len(batches)} bytes, segment.bytes is {limit}")
+    if not log.has_entries:
+        log.mark_entries()
     base = log.log_end
     _write(log, batches, parts)
     log.log_end = parts[-1].last_offset + 1

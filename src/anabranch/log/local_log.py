@@ -29,7 +29,7 @@ from anabranch.base.network import FileRange
 from anabranch.log import producer_snapshot
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
-from anabranch.log.paths import DELETED, SNAPSHOT, segment_file
+from anabranch.log.paths import DELETED, ENTRIES, SNAPSHOT, segment_file
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
@@ -65,6 +65,7 @@ class LocalLog:
         "config",
         "epochs",
         "folder",
+        "has_entries",
         "log_end",
         "log_start",
         "producers",
@@ -85,6 +86,7 @@ class LocalLog:
         self.recovery_point = state.recovery_point
         self.epochs = state.epochs
         self.producers = state.producers
+        self.has_entries = disk.exists(folder / ENTRIES)  # of Pulsar producers, once there were any
         self._marked = 0  # segments that left the log
         self._marks: dict[int, tuple[Segment, int]] = {}
         self._created_ms = clock.now_ms()
@@ -100,6 +102,11 @@ class LocalLog:
         return sum(segment.size for segment in self.segments)
 
     # --- writing
+
+    def mark_entries(self) -> None:
+        """Pulsar producers write here: readers that know Kafka's records only must look out."""
+        self._disk.write_whole(self.folder / ENTRIES, b"", sync=False)
+        self.has_entries = True
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> int:
         """Give `batch` the next offsets and write it.  Its base offset.

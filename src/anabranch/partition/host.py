@@ -10,7 +10,7 @@ Look-ups on the produce and fetch paths are two dictionary gets and a list index
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -46,7 +46,7 @@ class LogDir(NamedTuple):
 class ServedTopic:
     """A topic and those of its partitions that have been opened."""
 
-    __slots__ = ("_id_text", "config", "leader_epoch", "name", "partitions", "topic_id")
+    __slots__ = ("_id_text", "config", "ended", "leader_epoch", "name", "partitions", "topic_id")
 
     def __init__(self, name: TopicName, topic_id: UUID, count: int, config: LogConfig) -> None:
         self.name = name
@@ -54,6 +54,7 @@ class ServedTopic:
         self.config = config
         self.leader_epoch = 0
         self.partitions: list[Partition | None] = [None] * count
+        self.ended: Collection[int] = ()  # partitions that take no more messages
         self._id_text = id_text(topic_id)
 
     def key(self, index: int) -> TopicPartition:
@@ -96,6 +97,14 @@ class PartitionHost:
             if partition is not None:
                 partition.log.config = config
                 self.on_change(partition)
+
+    def end_partitions(self, name: TopicName, ended: Collection[int]) -> None:
+        """These take no more messages, for good."""
+        topic = self._by_name[name.kafka]
+        topic.ended = ended
+        for index, partition in enumerate(topic.partitions):
+            if partition is not None and index in ended:
+                partition.is_ended = True
 
     def remove_topic(self, name: TopicName) -> None:
         """Stop serving a topic; its folders are moved away and given to `on_removed`."""
@@ -223,6 +232,7 @@ class PartitionHost:
             log_start=self._log_starts.get(key, 0),
         )
         partition = Partition(index, opened, self._broker, topic.leader_epoch, self._clock, self.on_change)
+        partition.is_ended = index in topic.ended
         topic.partitions[index] = partition
         self.on_open(topic, partition)
         return partition

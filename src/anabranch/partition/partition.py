@@ -19,6 +19,7 @@ from anabranch.base.errors import (
     Corrupt,
     FencedLeaderEpoch,
     OffsetOutOfRange,
+    PolicyViolation,
     TooLarge,
     UnknownLeaderEpoch,
     UnknownTopic,
@@ -57,6 +58,7 @@ class Partition:
         "_hw",
         "_waiters",
         "index",
+        "is_ended",
         "leader_epoch",
         "log",
         "retired",
@@ -75,6 +77,7 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.retired = False
+        self.is_ended = False  # terminated: it takes no more messages, for good
         self._broker = broker
         self._clock = clock
         self._changed = changed
@@ -123,6 +126,8 @@ class Partition:
         config = self.log.config
         now_ms = self._clock.now_ms()
         header = validation.check(batch, config, now_ms)
+        if self.is_ended:
+            raise _ended()
         if (
             header.producer_id < 0
             and config.compression_type == "producer"
@@ -144,6 +149,8 @@ class Partition:
         )
         if self.retired:
             raise UnknownTopic("the topic is gone")
+        if self.is_ended:
+            raise _ended()
         if admit is not None:
             admit()
         return self._append_checked(ready, header, self._clock.now_ms())
@@ -303,6 +310,10 @@ class Partition:
 
     def producers(self) -> list[Producer]:
         return list(self.log.producers)
+
+
+def _ended() -> PolicyViolation:
+    return PolicyViolation("the topic is terminated: it takes no more messages")
 
 
 def _prepare(batch: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, memoryview]:

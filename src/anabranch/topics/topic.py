@@ -225,11 +225,13 @@ class Topic:
     async def terminate(self) -> tuple[int, int, int]:
         """Take no more messages, for good; the last one there is."""
         if self.terminated_at is None and self.publishing.refuse is None:
+            self.partition.is_ended = True  # for Kafka's producers too
             end = self.partition.log_end
             refuse = self.publishing.refuse = TopicTerminated("Topic was already terminated")
             try:
                 await self._around.catalog.store_terminated(self.name, self.index, end)
             except BaseException:
+                self.partition.is_ended = False
                 if self.publishing.refuse is refuse:
                     self.publishing.refuse = None
                 raise

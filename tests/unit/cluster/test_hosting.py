@@ -3,13 +3,16 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
+from anabranch.base.errors import PolicyViolation
 from anabranch.base.ids import TopicName
 from anabranch.cluster.topics import NewTopic
 from anabranch.meta.policies import RetentionPolicies, TopicPolicies
 from anabranch.node import Node
 from anabranch.server.config_file import load
+from tests.support.logs import records
 
 NO_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "brokerServicePort": "-1", "webServicePort": "-1"}
 
@@ -63,3 +66,21 @@ async def test_retention_set_the_pulsar_way(tmp_path: Path) -> None:
         assert retention() == (7, -1)
     finally:
         await node.stop()
+
+
+async def test_a_terminated_topic_takes_nothing_from_kafka_either(tmp_path: Path) -> None:
+    for restarted in (False, True):
+        node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}))
+        await node.start()
+        try:
+            cluster, host = node._listener.services.cluster, node._listener.services.partitions
+            name = TopicName.from_kafka("t")
+            if not restarted:
+                await cluster.create_topic(NewTopic(name, 2))
+                host.partition("t", 1).append(memoryview(records("a")), 1)
+                await cluster.terminate(name, 1, 1)
+            host.partition("t", 0).append(memoryview(records("a")), 1)
+            with pytest.raises(PolicyViolation, match="terminated"):
+                host.partition("t", 1).append(memoryview(records("b")), 1)
+        finally:
+            await node.stop()

@@ -14,7 +14,7 @@ from anabranch.groups.offsets import TopicPartitions
 from anabranch.groups.records import OffsetKey
 from anabranch.subscriptions import flushing
 from anabranch.subscriptions.cursor import CHUNK
-from anabranch.subscriptions.durable import CursorName, SubscriptionGone
+from anabranch.subscriptions.durable import CursorName, GroupInUse, SubscriptionGone
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.kept import Kept, until
 
@@ -247,6 +247,31 @@ async def test_while_consumers_are_attached_the_offset_is_theirs(kept: Kept) -> 
     assert await kept.kafka_commits("other", 9) == ErrorCode.none
     await kept.positions.detached(cursor)
     assert await kept.kafka_commits("s", 9) == ErrorCode.none
+
+
+class Members:
+    """A group that somebody reads every topic in."""
+
+    group_id = "s"
+    is_empty = False
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return True
+
+
+async def test_members_that_come_later_do_not_keep_positions_from_being_kept(kept: Kept) -> None:
+    cursor = await kept.create("s", at=4)
+    await kept.positions.attached(cursor)
+    (await kept.groups.look("s")).groups["s"] = Members()  # type: ignore[assignment]
+    cursor.cursor.ack(4, 9)
+    await kept.positions.save(cursor)
+    await kept.positions.detached(cursor)
+    assert cursor.saved == 9
+    cursor.cursor.ack(9, 12)
+    with pytest.raises(GroupInUse):  # the offsets are the members' now
+        await kept.positions.save(cursor)
+    with pytest.raises(GroupInUse):
+        await kept.positions.attached(cursor)
 
 
 async def test_offsets_of_subscriptions_do_not_expire(kept: Kept) -> None:
