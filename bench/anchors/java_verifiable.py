@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from java_groups import table
 from side_by_side import AT, Act, Command, Lines, Stage, Step, main
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "3"}
@@ -143,7 +144,7 @@ STEPS: tuple[Step, ...] = (
         "describe",
         "consumer.group.ConsumerGroupCommand",
         f"{AT}--describe --all-groups --offsets",
-        shown=lambda lines: sorted(" ".join(line.split()) for line in lines),
+        shown=lambda lines: sorted(table(lines)),
     ),
 )
 
