@@ -46,6 +46,13 @@ class NotAllowed(Invalid):
     """A rule of the topic, its namespace or the broker forbids it."""
 
 
+class NotEncrypted(Invalid):
+    """The topic takes encrypted messages only."""
+
+    def __init__(self) -> None:
+        super().__init__("Messages must be encrypted")
+
+
 class SubscriptionNotFound(NotFound): ...
 
 

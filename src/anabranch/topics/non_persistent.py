@@ -18,6 +18,7 @@ from anabranch.subscriptions.errors import ConsumerBusy
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.topics.errors import (
     NotAllowed,
+    NotEncrypted,
     ProducerBusy,
     ProducerClosed,
     SubscriptionBusy,
@@ -88,6 +89,9 @@ class NonPersistentTopic:
         for send in sends:
             if len(send.payload) > self.rules.max_message_bytes + METADATA_BYTES:
                 error = TooLarge(f"the message is {len(send.payload)} bytes, the limit is below that")
+                break
+            if self.rules.encryption_required and not send.is_encrypted:
+                error = NotEncrypted()
                 break
             payload = memoryview(bytes(send.payload))  # its buffer is used again, consumers may be slow
             entries.append(Entry(_NOWHERE, send.messages, _NOWHERE, send.publish_time_ms, payload))

@@ -32,6 +32,7 @@ class Send(NamedTuple):
     is_middle_chunk: bool = False  # a chunk, and not the last of its message: never a duplicate
     is_chunk: bool = False
     deliver_at_ms: int = 0  # 0: at once
+    is_encrypted: bool = False
 
 
 class Published(NamedTuple):

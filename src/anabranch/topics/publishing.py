@@ -15,7 +15,7 @@ from anabranch.base.rate_limit import RateLimit
 from anabranch.partition.partition import Partition
 from anabranch.records.batch import HEADER_SIZE
 from anabranch.topics.deduplication import Deduplication
-from anabranch.topics.errors import NotAllowed, ProducerClosed
+from anabranch.topics.errors import NotAllowed, NotEncrypted, ProducerClosed
 from anabranch.topics.producer import Producer
 from anabranch.topics.publish import DUPLICATE, Published, Send
 
@@ -28,6 +28,7 @@ class Publishing:
         "_partition",
         "bytes_in",
         "deduplication",
+        "encrypted_only",
         "entries_in",
         "limit",
         "max_delay_ms",
@@ -45,6 +46,7 @@ class Publishing:
         self.limit: RateLimit | None = None
         self.max_message_bytes = 1 << 62
         self.max_delay_ms: int | None = None
+        self.encrypted_only = False
         self.refuse: AnabranchError | None = None  # why nobody may send: terminated, closing
         self.messages_in = self.bytes_in = self.entries_in = self.times_limited = 0
         self.on_stored: Callable[[], None] = lambda: None
@@ -55,20 +57,20 @@ class Publishing:
             error = ProducerClosed("the producer is closed; open it again")
         if error is not None:
             return self._published([], None, error)
-        if self.max_delay_ms is not None:
-            good = self._not_delayed_too_long(sends, self.max_delay_ms)
-            if good < len(sends):
-                published = self._publish(producer, sends[:good])
-                too_long = NotAllowed(
-                    f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds"
-                )
-                return published if published.refused else published._replace(refused=too_long)
+        if self.max_delay_ms is not None or self.encrypted_only:
+            for good, send in enumerate(sends):
+                error = self._wrong_with(send)
+                if error is not None:
+                    published = self._publish(producer, sends[:good])
+                    return published if published.refused else published._replace(refused=error)
         return self._publish(producer, sends)
 
-    def _not_delayed_too_long(self, sends: Sequence[Send], max_delay_ms: int) -> int:
-        """How many of `sends` come before the first that is to wait for longer."""
-        latest_ms = self._clock.now_ms() + max_delay_ms
-        return next((i for i, send in enumerate(sends) if send.deliver_at_ms > latest_ms), len(sends))
+    def _wrong_with(self, send: Send) -> AnabranchError | None:
+        if self.encrypted_only and not send.is_encrypted:
+            return NotEncrypted()
+        if self.max_delay_ms is not None and send.deliver_at_ms > self._clock.now_ms() + self.max_delay_ms:
+            return NotAllowed(f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds")
+        return None
 
     def _publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
         deduplication = self.deduplication

@@ -196,6 +196,7 @@ class Topic:
         rules, publishing = self.rules, self.publishing
         publishing.max_message_bytes = rules.max_message_bytes + METADATA_BYTES
         publishing.max_delay_ms = rules.max_delay_ms
+        publishing.encrypted_only = rules.encryption_required
         rate = rules.publish_rate
         publishing.limit = (
             RateLimit(self._around.clock, rate.messages or 0, rate.bytes or 0, rate.period_s)

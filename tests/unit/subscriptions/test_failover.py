@@ -36,6 +36,15 @@ def test_topics_without_partitions_spread_too() -> None:
     assert Failover("t", -1).choose([]) is None
 
 
+def test_a_newcomer_costs_no_more_than_its_own_hashes() -> None:
+    bench = bench_of(-1)
+    policy = Failover("persistent://public/default/t", -1)
+    consumers = [Client(bench.subscription, f"c{i}").consumer for i in range(300)]
+    chosen = [policy.choose(consumers[:count]) for count in range(1, 301)]
+    assert chosen[-1] is Failover("persistent://public/default/t", -1).choose(consumers)
+    assert policy.choose([c for c in consumers if c is not chosen[-1]]) is not chosen[-1]
+
+
 def test_the_first_is_active_at_once_and_those_who_stand_by_are_told() -> None:
     bench = bench_of(0)
     a = bench.client("a", permits=10)

@@ -16,6 +16,7 @@ from anabranch.topics.errors import (
     BacklogExceeded,
     BacklogHold,
     NotAllowed,
+    NotEncrypted,
     ProducerBusy,
     ProducerClosed,
     SubscriptionBusy,
@@ -584,3 +585,16 @@ async def test_many_subscriptions(tmp_path: Path) -> None:
     await bench.restart()
     again = await bench.open("orders")
     assert sum(held.cursor.mark_delete for held in again.subscriptions) == 250
+
+
+async def test_messages_that_are_not_encrypted_where_they_must_be(tmp_path: Path) -> None:
+    for name in ("orders", "non-persistent://public/default/live"):
+        bench = Bench(tmp_path)
+        topic = await bench.open(name, encryption_required=True)
+        with pytest.raises(NotAllowed):
+            await bench.producer(topic)
+        producer = await bench.producer(topic, is_encrypted=True)
+        sends = [send(0)._replace(is_encrypted=True), send(1), send(2)._replace(is_encrypted=True)]
+        published = topic.publish(producer, sends)
+        assert len(published.offsets) == 1
+        assert isinstance(published.refused, NotEncrypted)

@@ -5,6 +5,8 @@ sender would not know what to do about it.  With one it is answered, by ACK_RESP
 where a crash cannot take it back.
 """
 
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
@@ -14,6 +16,9 @@ from anabranch.server.pulsar.errors import NoTransactions
 from anabranch.server.pulsar.message_ids import acks_of
 from anabranch.server.pulsar.registry import Later, command
 from anabranch.wire.pulsar import commands_pb2 as pb
+
+_LARGE_BYTES = 16 << 10
+_AT_ONCE = 1000  # ids or words of bits; clients collect no more ids than that
 
 
 def ack_refused(request: Any, code: pb.ServerError, message: str) -> pb.BaseCommand:
@@ -28,19 +33,49 @@ def ack(request: pb.Ack, connection: PulsarConnection) -> Later:
     attached = connection.consumers.find(request.consumer_id)
     if attached is None:
         return None  # closed meanwhile; its messages are somebody else's
-    wants_receipt = request.HasField("request_id")
+    if request.ByteSize() > _LARGE_BYTES:
+        return _many(request, connection, attached)
+    _acknowledge(request, attached, request.message_id)
+    return _receipt(request, connection, attached) if request.HasField("request_id") else None
+
+
+def _acknowledge(request: pb.Ack, attached: Attached, ids: Sequence[pb.MessageId]) -> None:
+    """Raises what is wrong if the client waits for an answer."""
     try:
         if request.HasField("txnid_least_bits"):
             raise NoTransactions
-        acks = acks_of(request.message_id)
+        acks = acks_of(ids)
         if acks:
             cumulative = request.type == pb.Ack.Cumulative
             attached.subscription.ack(attached.consumer, acks, cumulative=cumulative)
     except AnabranchError:
-        if wants_receipt:
+        if request.HasField("request_id"):
             raise
-        return None
-    return _receipt(request, connection, attached) if wants_receipt else None
+
+
+async def _many(request: pb.Ack, connection: PulsarConnection, attached: Attached) -> None:
+    """A great many: others have their turn in between."""
+    if request.type == pb.Ack.Cumulative:
+        _acknowledge(request, attached, request.message_id[-1:])
+    else:
+        for ids in _slices(request.message_id):
+            _acknowledge(request, attached, ids)
+            await asyncio.sleep(0)
+    if request.HasField("request_id"):
+        await _receipt(request, connection, attached)
+
+
+def _slices(ids: Sequence[pb.MessageId]) -> Iterator[list[pb.MessageId]]:
+    part: list[pb.MessageId] = []
+    work = 0
+    for id in ids:
+        part.append(id)
+        work += 1 + len(id.ack_set)
+        if work >= _AT_ONCE:
+            yield part
+            part, work = [], 0
+    if part:
+        yield part
 
 
 async def _receipt(request: pb.Ack, connection: PulsarConnection, attached: Attached) -> None:

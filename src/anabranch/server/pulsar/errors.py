@@ -49,6 +49,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     MetadataTooLarge: ServerError.MetadataError,
     IncompatibleSchema: ServerError.IncompatibleSchema,
     topics.NotAllowed: ServerError.NotAllowedError,
+    topics.NotEncrypted: ServerError.MetadataError,
     topics.TopicTerminated: ServerError.TopicTerminatedError,
     subscriptions.ConsumerAssignError: ServerError.ConsumerAssignError,
     # What it names is not there, or is.

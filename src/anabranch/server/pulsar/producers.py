@@ -151,12 +151,15 @@ class Producers:
             connection.hang_up()
             return
         now = connection.services.clock.monotonic()
-        self._closed = {id: until for id, until in self._closed.items() if until > now}
+        while self._closed and next(iter(self._closed.values())) <= now:  # they are in the order of time
+            del self._closed[next(iter(self._closed))]
         self._closed[producer.id] = now + connection.services.config.current.pulsar.keep_alive_interval_s
         told = pb.CloseProducer(producer_id=producer.id, request_id=NO_REQUEST)
         connection.send(pb.BaseCommand(type=pb.BaseCommand.CLOSE_PRODUCER, close_producer=told))
 
     async def is_alive(self) -> bool:
+        if self._connection.is_open and not self._connection.is_read:
+            return True  # what it says is not heard for a while, by our own choice
         return self._connection.is_open and await self._connection.signs.wait(_LIVENESS_S)
 
     # --- messages
@@ -194,6 +197,7 @@ class Producers:
                 chunks > 0 and metadata.chunk_id < chunks - 1,
                 chunks > 1,
                 metadata.deliver_at_time,
+                bool(metadata.encryption_keys),
             )
         )
 

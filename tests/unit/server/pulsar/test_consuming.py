@@ -96,6 +96,28 @@ async def test_acknowledged_messages_do_not_come_again(broker: PulsarBroker) -> 
     assert await messages(client, 2) == [(1, b"1"), (3, b"3")]
 
 
+@pytest.mark.parametrize("kind", [SHARED, EXCLUSIVE])
+async def test_a_great_many_at_once_let_others_have_their_turn(broker: PulsarBroker, kind: int) -> None:
+    await fill(broker, *(entry_of(b"%d" % n) for n in range(4)))
+    client, other = await broker.connect(), await broker.connect()
+    await subscribe(client, kind=kind)
+    client.tell(C.FLOW, consumer_id=1, message_permits=10)
+    await messages(client, 4)
+    ids = [pb.MessageId(ledger_id=0, entry_id=0)] * 20_000 + [pb.MessageId(ledger_id=0, entry_id=2)]
+    client.tell(C.ACK, consumer_id=1, type=0 if kind == SHARED else 1, message_id=ids, request_id=7)
+    if kind == SHARED:
+        other.tell(C.PING)
+        await other.hear(C.PONG)
+        assert client.heard() == []
+    answer = await client.hear(C.ACK_RESPONSE)
+    assert not answer.ack_response.HasField("error")
+    await client.ask(C.CLOSE_CONSUMER, consumer_id=1, request_id=8)
+    await subscribe(client, kind=kind)
+    client.tell(C.FLOW, consumer_id=1, message_permits=10)
+    left = [(1, b"1"), (3, b"3")] if kind == SHARED else [(3, b"3")]
+    assert await messages(client, len(left)) == left
+
+
 async def test_what_makes_no_sense_is_passed_over(broker: PulsarBroker) -> None:
     await fill(broker, entry_of(b"0"))
     client = await broker.connect()

@@ -249,3 +249,27 @@ async def test_a_publish_rate_pauses_the_connection(tmp_path: Path) -> None:
             client.tell(C.SEND, entry_of(b"x"), producer_id=1, sequence_id=n)
         assert client.link.paused
         assert n < 40
+
+
+async def test_many_producers_are_closed_in_no_time(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    for id in range(2000):
+        await producer(client, id)
+    topics = broker.node._topics
+    [topic] = topics
+    await topics.unload(topic.name)
+    for id in range(2000):
+        assert (await client.hear(C.CLOSE_PRODUCER)).close_producer.producer_id == id
+    client.tell(C.SEND, entry_of(b"late"), producer_id=7, sequence_id=0)
+    client.tell(C.PING)
+    await client.hear(C.PONG)
+
+
+async def test_a_connection_that_is_not_read_is_not_taken_for_dead(tmp_path: Path) -> None:
+    async with pulsar_broker(tmp_path, maxPublishRatePerTopicInMessages="1") as broker:
+        client, other = await broker.connect(), await broker.connect()
+        await producer(client, producer_name="p")
+        for n in range(20):
+            client.tell(C.SEND, entry_of(b"x"), producer_id=1, sequence_id=n)
+        assert client.link.paused
+        assert await refusal(other, producer_name="p") == "ProducerBusy"
