@@ -7,6 +7,7 @@ from anabranch.cluster.cluster import Cluster
 from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.groups.transaction_coordinator import TransactionCoordinator
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.kafka_part import KafkaParts
 from anabranch.server.config import DynamicConfig
 from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.kafka.written_topics import WrittenTopics
@@ -26,3 +27,4 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)
+    kafka_parts: KafkaParts = field(default_factory=KafkaParts)

@@ -1,8 +1,8 @@
 """Fetch (1): whole batches out of partitions, waiting for them if there are too few.
 
 Versions 4 to 18; `fetch_sessions` explains the session id and epoch of 7 and later.  The answer's
-records are ranges of log files (`wire/kafka/fetch.py`); they are never read here, except for a look at the
-headers where Pulsar producers write, too (`partition/kafka_part.py`).
+records are ranges of log files (`wire/kafka/fetch.py`); they are never read here, except where Pulsar
+producers write, too: what these wrote is translated (`partition/kafka_part.py`).
 
 A fetch answers at once when it has `min_bytes`, when `max_wait` is 0, or when there is an error to
 tell.  Else it waits to be woken by one of its partitions or by its deadline, and looks again: at what has
@@ -22,7 +22,6 @@ from uuid import UUID
 from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
 from anabranch.base.network import Chunk
 from anabranch.base.waiters import Waiter
-from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
@@ -184,8 +183,9 @@ class Fetch:
             whole_first=left == self._max_bytes,
         )
         aborted = partition.aborted(wanted.fetch_offset, self._isolation, records)
+        given: Chunk | None = records
         if records is not None and partition.log.has_entries:
-            records = kafka_part(records)
+            given = self._services.kafka_parts.of(records)
         return Fetched(
             wanted.index,
             0,
@@ -193,7 +193,7 @@ class Fetch:
             partition.last_stable,
             partition.log_start,
             None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted],
-            records,
+            given,
         )
 
     def _divergence(self, partition: Partition, wanted: Wanted) -> tuple[int, int] | None:

@@ -10,9 +10,10 @@ v13       topics by id
 
 import struct
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
+from anabranch.base.disk import Buffer
 from anabranch.base.errors import Corrupt
 from anabranch.base.network import Chunk, FileRange
 from anabranch.wire.kafka.decoder import Cursor, skip_tags
@@ -137,12 +138,15 @@ class Fetched(NamedTuple):
     last_stable: int
     log_start: int
     aborted: list[tuple[int, int]] | None  # producer id and first offset of each transaction
-    records: FileRange | None
+    records: Chunk | None
     diverging: tuple[int, int] | None = None
 
     @property
     def size_bytes(self) -> int:
-        return 0 if self.records is None else self.records.size
+        records = self.records
+        if records is None:
+            return 0
+        return records.size if type(records) is FileRange else len(cast(Buffer, records))
 
 
 Topics = Iterable[tuple[str | UUID, list[Fetched]]]
@@ -181,7 +185,7 @@ class _Chunks:
     def write(self, data: bytes) -> None:
         self._parts.append(data)
 
-    def attach(self, part: FileRange) -> None:
+    def attach(self, part: Chunk) -> None:
         self._chunks.append(b"".join(self._parts))
         self._parts.clear()
         self._chunks.append(part)
