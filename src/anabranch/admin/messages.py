@@ -3,6 +3,7 @@
 A batch is answered as a whole, as it is stored; what the client needs to take it apart is in the headers.
 """
 
+import asyncio
 import base64
 import json
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from anabranch.subscriptions.cursor import Cursor
 from anabranch.topics.topic import Topic
 
 _READ_BYTES = 1 << 20
+_LATEST_MS = 253_402_300_799_000  # the end of the year 9999: clients say what they like
 
 
 @get(ONE + "/position/{position}", answer=None)
@@ -48,7 +50,8 @@ async def _unacked(topic: Topic, cursor: Cursor, position: int) -> Entry:
 
 
 async def read_entries(topic: Topic, offset: int, max_bytes: int = _READ_BYTES) -> Entries:
-    """Entries from an offset on, once the disk has them."""
+    """Entries from an offset on, once the disk has them.  Others have their turn: callers may read much."""
+    await asyncio.sleep(0)
     reader = EntryReader(topic.partition)
     while True:
         read = reader.read(offset, max_bytes)
@@ -119,10 +122,10 @@ def message(topic: Topic, entry: Entry) -> Message:
     payload = payload_of(entry.payload)
     headers = {
         "X-Pulsar-Message-ID": f"{entry.ledger}:{entry.offset}",
-        "X-Pulsar-PROPERTY": json.dumps({pair.key: pair.value for pair in metadata.properties}),
+        "X-Pulsar-PROPERTY": json.dumps({_text(p.key): _text(p.value) for p in metadata.properties}),
         "X-Pulsar-publish-time": _time(metadata.publish_time),
         "X-Pulsar-Is-Encrypted": str(bool(metadata.encryption_keys)).lower(),
-        "X-Pulsar-producer-name": metadata.producer_name,
+        "X-Pulsar-producer-name": _text(metadata.producer_name),
         "X-Pulsar-sequence-id": str(metadata.sequence_id),
         "X-Pulsar-txn-consumable": "true",
     }
@@ -135,7 +138,7 @@ def message(topic: Topic, entry: Entry) -> Message:
     for name, field in _AS_THEY_ARE.items():
         if metadata.HasField(field):
             value = getattr(metadata, field)
-            headers[name] = str(value).lower() if isinstance(value, bool) else str(value)
+            headers[name] = str(value).lower() if isinstance(value, bool) else _text(value)
     for name, field in _BYTES.items():
         if metadata.HasField(field):
             headers[name] = base64.b64encode(getattr(metadata, field)).decode("ascii")
@@ -165,8 +168,13 @@ _BYTES = {
 
 def _time(timestamp_ms: int) -> str:
     """As Pulsar prints it."""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    moment = datetime.fromtimestamp(min(max(timestamp_ms, 0), _LATEST_MS) / 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def _text(value: object) -> str:
+    """Strings that are not UTF-8 are given as bytes."""
+    return str(value, "utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _header(text: str) -> str:

@@ -21,6 +21,7 @@ import msgspec
 from anabranch.base.clock import Clock
 from anabranch.base.errors import Conflict, Exists, Fenced, Unavailable, UnknownTopic, UnknownTopicId
 from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
+from anabranch.base.turns import Turns
 from anabranch.cluster.builder import topic_image
 from anabranch.cluster.follower import Follower, Subscriber
 from anabranch.cluster.identity import random_id
@@ -34,7 +35,6 @@ from anabranch.cluster.topics import (
     place_more_partitions,
     place_new_topic,
 )
-from anabranch.cluster.turns import Turns
 from anabranch.meta import paths
 from anabranch.meta.documents import (
     BrokerDocument,

@@ -11,12 +11,12 @@ import msgspec
 from anabranch.base.clock import Clock
 from anabranch.base.errors import InvalidPartitions, UnknownTopic
 from anabranch.base.ids import TopicName
+from anabranch.base.turns import Turns
 from anabranch.cluster.builder import non_persistent_image
 from anabranch.cluster.follower import Follower
 from anabranch.cluster.image import ClusterImage, NonPersistentImage
 from anabranch.cluster.tenants import Tenants
 from anabranch.cluster.topics import check_name_is_free
-from anabranch.cluster.turns import Turns
 from anabranch.meta import paths
 from anabranch.meta.documents import NonPersistentDocument, decode, encode
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies

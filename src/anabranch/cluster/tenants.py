@@ -24,10 +24,10 @@ from anabranch.base.errors import (
     UnknownTenant,
 )
 from anabranch.base.ids import DEFAULT_NAMESPACE, Namespace, is_entity_name
+from anabranch.base.turns import Turns
 from anabranch.cluster.bundles import equal_bundles
 from anabranch.cluster.follower import Follower
 from anabranch.cluster.image import ClusterImage
-from anabranch.cluster.turns import Turns
 from anabranch.meta import paths
 from anabranch.meta.documents import TenantDocument, decode, encode
 from anabranch.meta.policies import NamespacePolicies

@@ -274,6 +274,11 @@ class Partition:
     def stop_waiting(self, waiter: Waiter) -> None:
         self._waiters.remove(waiter)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for what comes next."""
+        return len(self._waiters) > 0
+
     def retire(self) -> None:
         """The partition is served no more: whoever waits is woken to find that out."""
         self.retired = True

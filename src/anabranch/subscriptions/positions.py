@@ -14,12 +14,12 @@ A subscription has one `DurableCursor` at a time: whoever asks again gets the sa
 How and when they are written is `Flushing`'s.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 import msgspec
 
+from anabranch.base.turns import Turns
 from anabranch.subscriptions.durable import (
     CursorName,
     DurableCursor,
@@ -45,7 +45,7 @@ class Positions:
         self._bounds = bounds
         self._flushing = Flushing(store)
         self._open: dict[tuple[str, int], dict[str, DurableCursor]] = {}
-        self._making: dict[CursorName, asyncio.Lock] = {}
+        self._making = Turns()
         self._attached: Counter[tuple[str, str]] = Counter()  # subscription and topic, over partitions
 
     # --- finding and making
@@ -73,14 +73,9 @@ class Positions:
 
         One that is there already is given as it is.  GroupInUse if the group has members that read the topic.
         """
-        lock = self._making.setdefault(name, asyncio.Lock())
-        try:
-            async with lock:
-                there = self._open.get(name[1:], {}).get(name.subscription)
-                return there or await self._create(name, document, offset)
-        finally:
-            if not lock.locked():
-                self._making.pop(name, None)
+        async with self._making.of(name):
+            there = self._open.get(name[1:], {}).get(name.subscription)
+            return there or await self._create(name, document, offset)
 
     async def _create(self, name: CursorName, document: SubscriptionDocument, offset: int) -> DurableCursor:
         position = await self._store.position(name)

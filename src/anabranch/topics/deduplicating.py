@@ -189,7 +189,8 @@ def _replay_entry(state: Deduplication, entry: Entry, now_ms: int) -> None:
         return
     if metadata.num_chunks_from_msg and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
         return
-    if not isinstance(metadata.producer_name, str):
-        return  # not UTF-8: no producer can have that name
+    name: str | bytes = metadata.producer_name
+    if isinstance(name, bytes):
+        return  # it is not UTF-8, and no producer can have that name
     last = last_sequence(metadata.sequence_id, entry.count, metadata.highest_sequence_id)
-    state.replayed(metadata.producer_name, last, entry.end, now_ms)
+    state.replayed(name, last, entry.end, now_ms)

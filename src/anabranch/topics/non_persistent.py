@@ -213,6 +213,9 @@ class NonPersistentTopic:
         """Whether it is not to be deleted for want of use."""
         return self.partition_index >= 0 or bool(len(self.producers)) or bool(self.subscriptions)
 
+    def was_used(self) -> bool:
+        return False
+
     def keeps_data(self, now_s: float) -> bool:
         return False
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.base.turns import Turns
 from anabranch.partition.entries import EntryReader
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.cursor import Cursor
@@ -61,7 +62,7 @@ class Subscriptions:
         self._topic = topic
         self._around = around
         self._held: dict[str, Held] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = Turns()
         self._delays: Delays | None = None
         self._limits = DispatchLimits(topic.rules, around.clock)
         self._rates = SubscribeRates(around.clock)
@@ -114,7 +115,7 @@ class Subscriptions:
     async def attach(self, consumer: Consumer, wanted: Wanted) -> Subscription:
         kind = SubscriptionKind(wanted.kind)
         self._check_rules(consumer, kind)
-        async with self._turn(wanted.subscription):
+        async with self._turns.of(wanted.subscription):
             held = await self._find_or_make(wanted)
             subscription = held.subscription
             try:
@@ -215,7 +216,7 @@ class Subscriptions:
         """If nobody is attached any more, Kafka's clients may have the group."""
         durable = held.durable
         if durable is not None and durable.attachments and not held.subscription.consumers:
-            async with self._turn(held.subscription.name):
+            async with self._turns.of(held.subscription.name):
                 if durable.attachments and not held.subscription.consumers:
                     await self._around.positions.detached(durable)
 
@@ -225,7 +226,7 @@ class Subscriptions:
         self, name: str, offset: int, properties: Mapping[str, str] | None = None
     ) -> Subscription:
         """The durable subscription of that name, made at `offset` if it is not there."""
-        async with self._turn(name):
+        async with self._turns.of(name):
             held = self._held.get(name)
             return (held or await self._make(name, self.clamp(offset), properties or {})).subscription
 
@@ -261,7 +262,7 @@ class Subscriptions:
 
     async def delete(self, name: str, *, force: bool = False, consumer: Consumer | None = None) -> None:
         """Delete a subscription; `consumer` is the one that asks, and is not told to come back."""
-        async with self._turn(name):
+        async with self._turns.of(name):
             held = self.get(name)
             others = [one for one in held.subscription.consumers if one is not consumer]
             if others and not force and (consumer is not None or len(others) > 1):
@@ -295,6 +296,8 @@ class Subscriptions:
 
     async def seek(self, subscription: Subscription, offset: int, by: Consumer | None) -> None:
         held = self.get(subscription.name)
+        if held.subscription is not subscription:
+            raise SubscriptionNotFound(f"Subscription {subscription.name} was deleted, and made anew")
         offset = self.clamp(offset)
         if held.durable is not None:
             await self._around.positions.reset(held.durable, offset)
@@ -365,11 +368,3 @@ class Subscriptions:
     def _check_open(self) -> None:
         if self._is_closed:
             raise self._topic.closed()
-
-    def _turn(self, name: str) -> asyncio.Lock:
-        lock = self._turns.get(name)
-        if lock is None:
-            if len(self._turns) > 64:
-                self._turns = {key: turn for key, turn in self._turns.items() if turn.locked()}
-            lock = self._turns[name] = asyncio.Lock()
-        return lock

@@ -68,6 +68,7 @@ class Topic:
         self.subscriptions = Subscriptions(self, around)
         self.meter = Meter(2, around.clock.monotonic())
         self._is_moving = True
+        self._seen_end = partition.log_end
         self._deduplicating = Deduplicating(name, index, partition, self.publishing, around)
         self._follow_rules()
         if self.terminated_at is not None:
@@ -215,6 +216,12 @@ class Topic:
             return bool(len(self.subscriptions))
         end = self.end
         return any(held.cursor.backlog(end) for held in self.subscriptions)
+
+    def was_used(self) -> bool:
+        """Whether it has grown since this was last asked, or somebody waits for that: Kafka's clients do so
+        without being attached."""
+        before, self._seen_end = self._seen_end, self.partition.log_end
+        return self._seen_end != before or self.partition.is_awaited
 
     def keeps_data(self, now_s: float) -> bool:
         """Whether it has messages that its retention keeps; without one of its own the log's decides."""

@@ -103,7 +103,7 @@ class TopicUpkeep:
         """Delete a topic that nobody has used for as long as the rules say."""
         rules = topic.rules
         now_s = self._around.clock.monotonic()
-        if topic.is_active or not rules.delete_inactive:
+        if topic.was_used() or topic.is_active or not rules.delete_inactive:
             topic.active_s = now_s
         elif now_s - topic.active_s >= rules.delete_inactive_after_s and not topic.keeps_data(now_s):
             log.info("%s is deleted: nobody uses it", topic.full_name)

@@ -598,3 +598,23 @@ async def test_messages_that_are_not_encrypted_where_they_must_be(tmp_path: Path
         published = topic.publish(producer, sends)
         assert len(published.offsets) == 1
         assert isinstance(published.refused, NotEncrypted)
+
+
+async def test_a_topic_that_kafka_clients_use_is_not_inactive(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open(
+        "orders", delete_inactive=True, delete_inactive_after_s=60, retention_ms=0, retention_bytes=0
+    )
+    check = bench.topics.upkeep.check_inactive
+    for _ in range(3):  # a producer
+        topic.partition.append(memoryview(records("a")), 1)
+        bench.clock.advance(61_000)
+        await check(topic)
+    topic.partition.wait(bench.topics.rules_changed)  # a consumer that waits
+    bench.clock.advance(61_000)
+    await check(topic)
+    assert list(bench.topics) == [topic]
+    topic.partition.stop_waiting(bench.topics.rules_changed)
+    bench.clock.advance(61_000)
+    await check(topic)
+    assert list(bench.topics) == []

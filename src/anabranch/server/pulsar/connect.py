@@ -11,13 +11,14 @@ from anabranch.server.pulsar.registry import command
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 PROTOCOL_VERSION = 21
+_VERSION_CHARACTERS = 256  # that are kept of what the client calls itself
 _SERVER_VERSION = f"Pulsar Server 4.0 (Anabranch {__version__})"
 
 
 @command(pb.BaseCommand.CONNECT, refusal=None)
 def connect(request: pb.Connect, connection: PulsarConnection) -> None:
     connection.protocol_version = min(request.protocol_version, PROTOCOL_VERSION)
-    connection.client_version = request.client_version
+    connection.client_version = request.client_version[:_VERSION_CHARACTERS]
     connection.supports_partial_producers = request.feature_flags.supports_partial_producer
     connection.is_connected = True
     connection.send(

@@ -25,6 +25,9 @@ class MetadataTooLarge(errors.Invalid):
     """What a client says of its producer or consumer is too much to keep."""
 
 
+class NameTooLong(errors.Invalid): ...
+
+
 class NoTransactions(errors.Invalid):
     """Transactions are switched off, as they are on Pulsar's brokers unless somebody switches them on."""
 

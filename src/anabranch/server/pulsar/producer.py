@@ -11,7 +11,7 @@ A producer that is open under the id already is answered as if it had just been 
 
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.opening import Opening
-from anabranch.server.pulsar.properties import metadata_of
+from anabranch.server.pulsar.properties import metadata_of, name_of
 from anabranch.server.pulsar.registry import Later, command
 from anabranch.server.pulsar.schema import take_schema
 from anabranch.server.pulsar.topic_access import open_topic, topic_name
@@ -47,10 +47,10 @@ async def _join(request: pb.Producer, connection: PulsarConnection) -> None:
         services, topic, request.schema if request.HasField("schema") else None
     )
     if request.initial_subscription_name:
-        await _make_subscription(topic, request.initial_subscription_name)
+        await _make_subscription(topic, name_of("subscription", request.initial_subscription_name))
     made = Producer(
         request.producer_id,
-        request.producer_name or services.topics.new_producer_name(),
+        name_of("producer", request.producer_name) or services.topics.new_producer_name(),
         connection.producers,
         access_mode=AccessMode(request.producer_access_mode),
         epoch=request.epoch,

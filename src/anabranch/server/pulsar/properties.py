@@ -1,11 +1,12 @@
-"""Names and values that a client gives its producer or consumer, kept for the statistics."""
+"""What clients call their producers and consumers, and what else they say of them: kept, and so bounded."""
 
 from collections.abc import Iterable
 
 from anabranch.records.pulsar_metadata_pb2 import KeyValue
-from anabranch.server.pulsar.errors import MetadataTooLarge
+from anabranch.server.pulsar.errors import MetadataTooLarge, NameTooLong
 
 _MAX_CHARACTERS = 1024  # Pulsar's maxConsumerMetadataSize
+_MAX_NAME = 4096  # well beyond what clients put together of topic, subscription and consumer
 
 
 def metadata_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
@@ -15,3 +16,10 @@ def metadata_of(pairs: Iterable[KeyValue]) -> dict[str, str]:
     if size > _MAX_CHARACTERS:
         raise MetadataTooLarge(f"the metadata has {size} characters, the limit is {_MAX_CHARACTERS}")
     return metadata
+
+
+def name_of(what: str, text: str) -> str:
+    """`text` as the name of `what`.  NameTooLong if it is too much to keep."""
+    if len(text) > _MAX_NAME:
+        raise NameTooLong(f"the name of a {what} may have {_MAX_NAME} characters, this has {len(text)}")
+    return text

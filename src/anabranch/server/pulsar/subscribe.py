@@ -11,7 +11,7 @@ from anabranch.server.pulsar.consumers import Attached, ConsumerChannel
 from anabranch.server.pulsar.errors import SubscriptionWithoutName
 from anabranch.server.pulsar.message_ids import start_of
 from anabranch.server.pulsar.opening import Opening
-from anabranch.server.pulsar.properties import metadata_of
+from anabranch.server.pulsar.properties import metadata_of, name_of
 from anabranch.server.pulsar.registry import Later, command
 from anabranch.server.pulsar.schema import take_schema
 from anabranch.server.pulsar.topic_access import open_topic, topic_name
@@ -45,13 +45,14 @@ async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
         raise Invalid("read_compacted is not supported: topics are not compacted for Pulsar clients yet")
     if not request.subscription:
         raise SubscriptionWithoutName("Empty subscription name")
+    name_of("subscription", request.subscription)
     metadata = metadata_of(request.metadata)
     topic = await open_topic(services, topic_name(request.topic), may_create=request.force_topic_creation)
     await take_schema(services, topic, request.schema if request.HasField("schema") else None)
     channel = ConsumerChannel(connection, request.consumer_id, topic.partition_index)
     consumer = Consumer(
         request.consumer_id,
-        request.consumer_name,
+        name_of("consumer", request.consumer_name),
         channel,
         priority=request.priority_level,
         key_sharing=_key_sharing(request.key_shared) if request.HasField("key_shared") else None,

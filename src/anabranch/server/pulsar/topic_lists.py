@@ -8,7 +8,7 @@ list has changed without sending it: CRC-32C over the sorted names with commas b
 first, as Pulsar has it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
 
@@ -32,8 +32,11 @@ def topics_in(image: ClusterImage, namespace: Namespace) -> list[TopicName]:
 
 
 def hash_of(names: Iterable[str]) -> str:
-    summed = crc32c(",".join(sorted(names)).encode("utf-8"))
-    return summed.to_bytes(4, "little").hex()
+    return hash_of_sorted(sorted(names))
+
+
+def hash_of_sorted(names: Sequence[str]) -> str:
+    return crc32c(",".join(names).encode("utf-8")).to_bytes(4, "little").hex()
 
 
 class ListPattern:

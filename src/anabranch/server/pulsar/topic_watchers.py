@@ -4,13 +4,14 @@ A watcher is a namespace and a pattern.  While a connection has any, it follows 
 only at the topics that changed.  Only persistent topics are watched, as Pulsar does.
 """
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeGuard
 
 from anabranch.base.errors import Invalid
 from anabranch.base.ids import Namespace, TopicName
 from anabranch.cluster.image import ClusterImage, TopicChange, TopicImage, topic_changes
-from anabranch.server.pulsar.topic_lists import ListPattern, hash_of, names_of
+from anabranch.server.pulsar.topic_lists import ListPattern, hash_of_sorted, names_of
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 if TYPE_CHECKING:
@@ -22,14 +23,22 @@ _MAX_WATCHERS = 1000
 class Watcher:
     __slots__ = ("id", "listed", "namespace", "pattern")
 
-    def __init__(self, id: int, namespace: Namespace, pattern: ListPattern, listed: set[str]) -> None:
+    def __init__(self, id: int, namespace: Namespace, pattern: ListPattern, listed: Iterable[str]) -> None:
         self.id = id
         self.namespace = namespace
         self.pattern = pattern
-        self.listed = listed
+        self.listed = sorted(listed)  # stays so, since the hash of a long list is asked for at every change
 
     def select(self, names: set[TopicName]) -> set[str]:
         return {name.pulsar for name in self.pattern.select(names)}
+
+    def change(self, added: set[str], deleted: set[str]) -> None:
+        if deleted:
+            self.listed = [name for name in self.listed if name not in deleted]
+        for name in added:
+            at = bisect_left(self.listed, name)
+            if at == len(self.listed) or self.listed[at] != name:
+                self.listed.insert(at, name)
 
 
 class TopicWatchers:
@@ -82,12 +91,12 @@ class TopicWatchers:
     def _tell(self, watcher: Watcher, added: set[str], deleted: set[str]) -> None:
         if not added and not deleted:
             return
-        watcher.listed = (watcher.listed - deleted) | added
+        watcher.change(added, deleted)
         told = pb.WatchTopicUpdate(
             watcher_id=watcher.id,
             new_topics=sorted(added),
             deleted_topics=sorted(deleted),
-            topics_hash=hash_of(watcher.listed),
+            topics_hash=hash_of_sorted(watcher.listed),
         )
         self._connection.send(pb.BaseCommand(type=pb.BaseCommand.WATCH_TOPIC_UPDATE, watch_topic_update=told))
 

@@ -186,6 +186,15 @@ async def test_metadata_has_a_limit(broker: PulsarBroker) -> None:
     assert await refusal(client, metadata=pairs) == "MetadataError"
 
 
+async def test_names_have_a_limit(broker: PulsarBroker) -> None:
+    client = await broker.connect()
+    assert await refusal(client, producer_name="x" * 5000) == "NotAllowedError"
+    assert await refusal(client, initial_subscription_name="x" * 5000) == "NotAllowedError"
+    for long in ({"subscription": "x" * 5000}, {"subscription": "s", "consumer_name": "x" * 5000}):
+        answer = await client.ask(C.SUBSCRIBE, topic="t", consumer_id=1, type=0, request_id=9, **long)
+        assert answer.error.error == pb.ServerError.NotAllowedError
+
+
 async def test_a_schema_is_refused_clearly(broker: PulsarBroker) -> None:
     client = await broker.connect()
     schema = pb.Schema(name="s", schema_data=b"{}", type=pb.Schema.Avro)

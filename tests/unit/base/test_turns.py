@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from anabranch.cluster.turns import Turns
+from anabranch.base.turns import Turns
 
 
 async def test_a_key_is_one_at_a_time_in_order_and_others_do_not_wait() -> None:
