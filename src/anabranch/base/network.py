@@ -121,6 +121,7 @@ class TcpLink(asyncio.BufferedProtocol):
         self._fd = -1
         self.unsent = 0
         self.remote = "?"
+        self.buffer_updated = peer.received  # type: ignore[method-assign, assignment]  # a call less
 
     # --- the event loop's side
 
@@ -165,11 +166,15 @@ class TcpLink(asyncio.BufferedProtocol):
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         if not self._queue and self._fd >= 0:
-            buffers = chunks if FileRange not in map(type, chunks) else _as_buffers(chunks)
-            if buffers is not None:
-                chunks = self._send_at_once(cast(Sequence[Buffer], buffers))
-                if not chunks:
+            whole = chunks[0] if len(chunks) == 1 and type(chunks[0]) is bytes else _as_whole(chunks)
+            if whole is not None:
+                try:
+                    sent = self._sock.send(whole)
+                except OSError:
+                    sent = 0  # a full socket or a broken one: the pump will tell
+                if sent == len(whole):
                     return
+                chunks = (memoryview(whole)[sent:],)
         for chunk in chunks:
             size = _size(chunk)
             if size:
@@ -221,15 +226,6 @@ class TcpLink(asyncio.BufferedProtocol):
             return
         if self._closing:
             self._transport.abort()
-
-    def _send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Chunk]:
-        """Send buffers past the empty queue, as one; what the socket did not take."""
-        whole = buffers[0] if len(buffers) == 1 else b"".join(buffers)
-        try:
-            sent = self._sock.send(whole)
-        except OSError:
-            return (whole,)  # a full socket or a broken one: the pump will tell
-        return () if sent == len(whole) else (memoryview(whole)[sent:],)
 
     def _send_range(self, head: FileRange) -> None:
         sent = os.sendfile(self._fd, head.file.fileno(), head.position, head.size)
@@ -290,6 +286,14 @@ class TcpLink(asyncio.BufferedProtocol):
         self._pump()
         if not self._queue and self._fd >= 0:
             self._peer.drained()
+
+
+def _as_whole(chunks: Sequence[Chunk]) -> Buffer | None:
+    """`chunks` as one buffer, which one call sends; None if they are more than that is worth."""
+    buffers = cast(Sequence[Buffer], chunks) if FileRange not in map(type, chunks) else _as_buffers(chunks)
+    if buffers is None:
+        return None
+    return buffers[0] if len(buffers) == 1 else b"".join(buffers)
 
 
 def _as_buffers(chunks: Sequence[Chunk]) -> list[Buffer] | None:

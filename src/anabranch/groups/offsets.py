@@ -120,7 +120,7 @@ class CommittedOffsets:
             expires_ms = now_ms + request.retention_ms
         answer, written = self._write(request, effects, now_ms, expires_ms)
         effects.reply(token, answer)
-        if expires_ms < 0:  # else the record has less in it than what was committed
+        if written and expires_ms < 0:  # else the record has less in it than what was committed
             effects.replayed_by(lambda: self._put_all(request.group_id, written))
         if group is not None:
             member_id = request.member_id
@@ -244,8 +244,9 @@ class CommittedOffsets:
     # --- how it is done
 
     def _may_commit(self, request: Commit, *, transactional: bool) -> ErrorCode:
-        if any(self.is_subscriptions(request.group_id, topic.name) for topic in request.topics):
-            return ErrorCode.unknown_member_id  # as of a group whose members are others
+        for topic in request.topics:
+            if self.is_subscriptions(request.group_id, topic.name):
+                return ErrorCode.unknown_member_id  # as of a group whose members are others
         return may_commit(self._groups.get(request.group_id), request, transactional=transactional)
 
     def _write(
@@ -274,9 +275,16 @@ class CommittedOffsets:
 
     def _put_all(self, group_id: str, written: list[_Written]) -> None:
         """What replaying them would do."""
+        self._know(group_id)
+        topics = self._committed.setdefault(group_id, {})
+        number = self._replayed
         for topic, index, value in written:
-            self._replayed += 1
-            self._put(OffsetKey(group_id, topic, index), Numbered(self._replayed, value))
+            number += 1
+            offsets = topics.get(topic)
+            if offsets is None:
+                offsets = topics[topic] = {}
+            offsets[index] = Numbered(number, value)
+        self._replayed = number
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
         names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]

@@ -32,6 +32,7 @@ _FLEXIBLE = 4
 _KEY_VERSION = INT16.pack(1)
 _V4 = INT16.pack(4)
 _NO_TAGS = b"\x00"
+_NOTHING_SAID = b"\x01"
 _TOPIC_ID_TAG = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
 _TOPIC_ID_BYTES = 19
 _LEAST_V4_BYTES = 24
@@ -82,6 +83,7 @@ class GroupMetadata(NamedTuple):
 # Offsets: a group may commit thousands at once, and a restart reads them all, so the usual case is short.
 
 
+@lru_cache(256)
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
     """What the keys of all partitions of a topic begin with; the partition, an int32, is the rest."""
     return _KEY_VERSION + string(group_id) + string(topic)
@@ -113,8 +115,10 @@ def write_offset(value: CommittedOffset) -> bytes:
     if value.expires_ms >= 0:
         times = _TIMES_V1.pack(value.committed_ms, value.expires_ms)
         return _OFFSET_V1.pack(1, value.offset) + string(value.metadata) + times
-    return _OFFSET_V4.pack(4, value.offset, value.leader_epoch) + (
-        compact_string(value.metadata) + INT64.pack(value.committed_ms) + _topic_id_tags(value.topic_id)
+    offset, leader_epoch, metadata, committed_ms, _, topic_id = value
+    said = compact_string(metadata) if metadata else _NOTHING_SAID
+    return (
+        _OFFSET_V4.pack(4, offset, leader_epoch) + said + INT64.pack(committed_ms) + _topic_id_tags(topic_id)
     )
 
 

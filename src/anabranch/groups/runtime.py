@@ -96,6 +96,7 @@ class Runtime(Generic[S]):
         self._partition = partition
         self._served: dict[int, _Served[S]] = {}
         self._is_stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def shards(self) -> list[S]:
         """Those that are loaded."""
@@ -111,9 +112,12 @@ class Runtime(Generic[S]):
     def submit_now(self, index: int, decide: Decide[S]) -> "asyncio.Future[Answer]":
         """As `submit`, over a shard that is loaded; the answer may be there already."""
         served = self._find(index)
-        token: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        effects = decide(served.shard, token, self._clock.now_ms())
-        self._carry_out(served, effects)
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()  # which is a system call
+        token: asyncio.Future[Answer] = self._loop.create_future()
+        now_ms = self._clock.now_ms()
+        effects = decide(served.shard, token, now_ms)
+        self._carry_out(served, effects, now_ms)
         if not token.done():
             served.wait(token, effects)
             if self._is_stopping:
@@ -137,7 +141,8 @@ class Runtime(Generic[S]):
     def tell(self, index: int, decide: Callable[[S, int], Effects]) -> None:
         """Carry out what `decide` decides over shard `index`, which is loaded; nobody waits for an answer."""
         served = self._find(index)
-        self._carry_out(served, decide(served.shard, self._clock.now_ms()))
+        now_ms = self._clock.now_ms()
+        self._carry_out(served, decide(served.shard, now_ms), now_ms)
 
     def read(self, index: int) -> S:
         """A shard to look at, if it is loaded."""
@@ -194,7 +199,8 @@ class Runtime(Generic[S]):
             if partition.log_end > partition.log_start:
                 served.loading = asyncio.ensure_future(self._load(index, served))
             else:
-                self._carry_out(served, served.shard.loaded(self._clock.now_ms()))
+                now_ms = self._clock.now_ms()
+                self._carry_out(served, served.shard.loaded(now_ms), now_ms)
         return served
 
     async def _load(self, index: int, served: _Served[S]) -> None:
@@ -208,7 +214,8 @@ class Runtime(Generic[S]):
             self._served.pop(index, None)
             return
         served.loading = None
-        self._carry_out(served, served.shard.loaded(self._clock.now_ms()))
+        now_ms = self._clock.now_ms()
+        self._carry_out(served, served.shard.loaded(now_ms), now_ms)
 
     def _replay_from(self, served: _Served[S], offset: int) -> int:
         """Apply one read's worth of records; where to go on."""
@@ -222,7 +229,8 @@ class Runtime(Generic[S]):
 
     # --- carrying out
 
-    def _carry_out(self, served: _Served[S], effects: Effects) -> None:
+    def _carry_out(self, served: _Served[S], effects: Effects, now_ms: int) -> None:
+        """Of what was decided at `now_ms`."""
         for timer, time_ms in effects.timers.items():
             self._set(served, timer, time_ms)
         if not effects.records:
@@ -230,7 +238,7 @@ class Runtime(Generic[S]):
             _answer(effects.replies)
             return
         try:
-            appended = served.partition.append_own(memoryview(_batch(effects, self._clock.now_ms())))
+            appended = served.partition.append_own(memoryview(_batch(effects, now_ms)))
         except (AnabranchError, OSError) as error:
             self._lost(effects, error)
             return
@@ -270,7 +278,8 @@ class Runtime(Generic[S]):
         if served.partition.retired:
             served.abandon()
         else:
-            self._carry_out(served, served.shard.timeout(timer, self._clock.now_ms()))
+            now_ms = self._clock.now_ms()
+            self._carry_out(served, served.shard.timeout(timer, now_ms), now_ms)
 
 
 def _replay(shard: Shard, header: BatchHeader, batch: memoryview) -> None:

@@ -51,7 +51,10 @@ class Lanes:
         """The lane of a request whose body starts at `at`, and where its batch's length stands."""
         if version != self._version:
             return None
-        end = _key_end(frame, at, version)
+        if FLEXIBLE_VERSION <= version < _TOPIC_ID_VERSION and len(frame) >= at + 14:
+            end = at + 1 + 2 + 4 + 1 + frame[at + 8] + 1 + 4  # as `_key_end` has it, without the call
+        else:
+            end = _key_end(frame, at, version)
         lane = self._lanes.get(frame[at:end].tobytes())
         return None if lane is None or lane[0].retired else (lane, end)
 

@@ -149,7 +149,14 @@ def _by_lane(
     if len(frame) - at < HEADER_SIZE:
         return None
     if version >= FLEXIBLE_VERSION:
-        size, at = read_varint(frame, at)
+        size = frame[at]
+        at += 1
+        if size > 127:
+            if (more := frame[at]) < 128:
+                size += (more << 7) - 128
+                at += 1
+            else:
+                size, at = read_varint(frame, at - 1)
         end = at + size - 1
         if frame[end:] != _NO_TAGS:
             return None

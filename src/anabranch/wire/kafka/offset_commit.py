@@ -13,6 +13,7 @@ Whatever the bytes claim, what is given out lies inside the frame and is limited
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -54,22 +55,44 @@ class OffsetCommit(NamedTuple):
     topics: list[CommittedTopic]
 
 
+_Committer = tuple[str, int, str, str | None]  # group, epoch, member, instance
+
+
 def read_offset_commit(frame: memoryview, at: int, version: int) -> Any:
     """The request whose body starts at `at`: an OffsetCommit, or what has its fields.  Corrupt if none."""
     if version < _FLEXIBLE:
         return decode(_KEY, version, frame, at)
     cursor = Cursor(frame, at)
     try:
-        group_id = _text(cursor)
-        (epoch,) = _INT.unpack_from(frame, cursor.at)
-        cursor.at += _INT.size
-        member_id = _text(cursor)
-        instance_id = _nullable_text(cursor)
+        who = _committer(cursor)
         topics = [_topic(cursor, version) for _ in range(_count(cursor))]
         skip_tags(cursor)
-    except (struct.error, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Corrupt(f"not an offset commit of version {version}: {error}") from error
-    return OffsetCommit(group_id, epoch, member_id, instance_id, topics)
+    return OffsetCommit(*who, topics)
+
+
+def _committer(cursor: Cursor) -> _Committer:
+    """Who commits: the same bytes with every commit of a member, so they are read once."""
+    frame, at = cursor.frame, cursor.at
+    if (group := frame[at]) < 128 and (member := frame[member_at := at + group + _INT.size]) < 128:
+        instance_at = member_at + member
+        if (instance := frame[instance_at]) < 128:
+            cursor.at = instance_at + (instance or 1)
+            return _known_committer(frame[at : cursor.at].tobytes())
+    return _read_committer(cursor)
+
+
+@lru_cache(256)
+def _known_committer(data: bytes) -> _Committer:
+    return _read_committer(Cursor(memoryview(data), 0))
+
+
+def _read_committer(cursor: Cursor) -> _Committer:
+    group_id = _text(cursor)
+    (epoch,) = _INT.unpack_from(cursor.frame, cursor.at)
+    cursor.at += _INT.size
+    return group_id, epoch, _text(cursor), _nullable_text(cursor)
 
 
 def _topic(cursor: Cursor, version: int) -> CommittedTopic:
