@@ -211,6 +211,9 @@ async def test_policies_come_and_go(http: Http) -> None:
     [
         ("messageTTL", -1, 412),
         ("messageTTL", "soon", 400),
+        ("messageTTL", 1 << 31, 400),
+        ("retention", {"retentionTimeInMinutes": 10**18, "retentionSizeInMB": -1}, 400),
+        ("retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": 10**18}, 400),
         ("maxProducersPerTopic", -5, 412),
         ("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 5}, 412),
         ("retention", {"retentionTimeInMinutes": -2, "retentionSizeInMB": 5}, 412),

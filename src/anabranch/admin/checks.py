@@ -18,15 +18,27 @@ from anabranch.meta.policies import (
 Check = Callable[[Any, Call], None]
 
 _MEGABYTE = 1 << 20
+_INT_MAX = (1 << 31) - 1
+_LONG_MAX = (1 << 63) - 1
 
 
 def not_below_zero(value: int, call: Call) -> None:
+    _check_int(value)
     if value < 0:
         raise Refused(412, f"Invalid value {value}: it must be 0 or more")
 
 
+def _check_int(value: int) -> None:
+    """Pulsar's numbers have 32 bits, and what is beyond is no request to it."""
+    if abs(value) > _INT_MAX:
+        raise Refused(400, f"the body is not what it should be: a number is beyond {_INT_MAX}")
+
+
 def retention(value: RetentionPolicies, call: Call) -> None:
     minutes, megabytes = value.retention_time_in_minutes, value.retention_size_in_mb
+    _check_int(minutes)
+    if not -1 <= megabytes <= _LONG_MAX // _MEGABYTE:
+        _check_int(megabytes)
     if minutes < -1 or megabytes < -1:
         raise Refused(
             412,

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _BATCH_BYTES = 256 << 10
 _MOST_BYTES = 768 << 10  # below the largest message that a topic takes unless told otherwise
+_DOCUMENT_BYTES = 64 << 10  # of a subscription, which stays in memory
 _RECORD_BYTES = 100  # a key and what stands around it, roughly
 
 
@@ -94,7 +95,7 @@ class SubscriptionStates:
     # --- writing
 
     async def write_document(self, name: OffsetKey, document: bytes, *, new: bool) -> None:
-        _check_size(document, f"the properties of subscription {name.group_id!r}")
+        _check_size(document, f"the properties of subscription {name.group_id!r}", _DOCUMENT_BYTES)
         await self._submit(
             name.group_id,
             lambda shard, token, now_ms: shard.write_document(token, name, document, new=new),
@@ -180,9 +181,9 @@ def _name_of(place: TopicPartition) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def _check_size(data: bytes, what: str) -> None:
-    if len(data) > _MOST_BYTES:
-        raise TooLarge(f"{what} take {len(data)} bytes, {_MOST_BYTES} are the most")
+def _check_size(data: bytes, what: str, most: int = _MOST_BYTES) -> None:
+    if len(data) > most:
+        raise TooLarge(f"{what} take {len(data)} bytes, {most} are the most")
 
 
 def _batches(changes: Sequence[StateChanges]) -> Iterator[list[StateChanges]]:

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 
 from anabranch.base.errors import RecordListTooLarge
 from anabranch.log.local_log import LocalLog
-from anabranch.records.entry_batches import NewEntry, Part, enclose_all
+from anabranch.records.entry_batches import LATEST_MS, NewEntry, Part, enclose_all
 
 
-def append_entries(
-    log: LocalLog, entries: Sequence[NewEntry], leader_epoch: int, append_time_ms: int = -1
-) -> list[int]:
+def append_entries(log: LocalLog, entries: Sequence[NewEntry], leader_epoch: int, now_ms: int) -> list[int]:
     """Write `entries`; the offset of each one's first message."""
-    batches, parts = enclose_all(entries, log.log_end, leader_epoch, append_time_ms)
+    config = log.config
+    append_time_ms = now_ms if config.message_timestamp_type == "LogAppendTime" else -1
+    latest_ms = min(now_ms + config.message_timestamp_after_max_ms, LATEST_MS)
+    batches, parts = enclose_all(entries, log.log_end, leader_epoch, append_time_ms, latest_ms)
     limit = log.config.segment_bytes
     if len(batches) > limit:
         raise RecordListTooLarge(f"the message is {len(batches)} bytes, segment.bytes is {limit}")

@@ -5,20 +5,26 @@
 
 Reads go to the page cache and are copied from there, since a frame's head stands before each entry.  What
 is not in the cache is read by a thread first: `pending` says when to ask again, and the loop goes on.
+
+What a Kafka producer wrote and nobody can read is passed over: the broker does not look into batches.
 """
 
 import asyncio
+import logging
 from typing import NamedTuple
 
-from anabranch.base.errors import OffsetOutOfRange
+from anabranch.base.errors import Corrupt, OffsetOutOfRange, TooLarge, UnsupportedForFormat
 from anabranch.base.network import FileRange
 from anabranch.base.page_cache import is_cached, read_through
+from anabranch.base.seldom import Seldom
 from anabranch.base.waiters import Waiter
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, read_header, split_batches
 from anabranch.records.entries import Entry, as_entry
+
+_unreadable = Seldom(logging.getLogger(__name__), 10.0)
 
 
 class Entries(NamedTuple):
@@ -102,7 +108,12 @@ def _entries(data: bytes, offset: int, aborted: list[AbortedTransaction]) -> Ent
             header.is_transactional and _is_aborted(header.producer_id, header.base_offset, aborted)
         ):
             continue
-        entries.append(as_entry(header, batch))
+        try:
+            entries.append(as_entry(header, batch))
+        except (Corrupt, TooLarge, UnsupportedForFormat) as error:  # or nobody would ever get past it
+            _unreadable.warning(
+                "offset %d is passed over, Pulsar cannot have it: %s", header.base_offset, error
+            )
     return Entries(entries, next_offset)
 
 

@@ -175,10 +175,7 @@ class Partition:
         """Store what a Pulsar producer sent, in one go."""
         if self.retired:
             raise UnknownTopic("the topic is gone")
-        stamped = self.log.config.message_timestamp_type == "LogAppendTime"
-        offsets = append_entries(
-            self.log, entries, self.leader_epoch, self._clock.now_ms() if stamped else -1
-        )
+        offsets = append_entries(self.log, entries, self.leader_epoch, self._clock.now_ms())
         if self._hw.replica_reached(self._broker, self.log.log_end):
             self._waiters.wake()
         return AppendedEntries(offsets, self._changed(self))

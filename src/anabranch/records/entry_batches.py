@@ -19,7 +19,7 @@ from anabranch.records.batch import (
     PULSAR_ENTRY,
 )
 
-_LATEST_MS = (1 << 63) - 1
+LATEST_MS = (1 << 63) - 1
 _CRC_AT = 17
 
 
@@ -45,11 +45,16 @@ class Part(NamedTuple):
 
 
 def enclose_all(
-    entries: Sequence[NewEntry], offset: int, leader_epoch: int, append_time_ms: int = -1
+    entries: Sequence[NewEntry],
+    offset: int,
+    leader_epoch: int,
+    append_time_ms: int = -1,
+    latest_ms: int = LATEST_MS,
 ) -> tuple[bytearray, list[Part]]:
     """The batches of `entries`, from `offset` on, and where each of them ends.
 
-    With an `append_time_ms` the broker's time stands for the producer's.
+    With an `append_time_ms` the broker's time stands for the producer's.  A producer's that is beyond
+    `latest_ms` counts as that: what is kept for a time goes by it, and what is sought by time.
     """
     attributes = PULSAR_ENTRY if append_time_ms < 0 else PULSAR_ENTRY | LOG_APPEND_TIME
     buffer = bytearray(HEADER_SIZE * len(entries) + sum([len(entry.payload) for entry in entries]))
@@ -60,7 +65,7 @@ def enclose_all(
     for entry in entries:
         messages, payload = entry.messages, entry.payload
         size = HEADER_SIZE + len(payload)
-        time_ms = min(entry.publish_time_ms, _LATEST_MS) if append_time_ms < 0 else append_time_ms
+        time_ms = min(entry.publish_time_ms, latest_ms) if append_time_ms < 0 else append_time_ms
         pack(
             buffer, at, offset, size - OVERHEAD, leader_epoch, MAGIC, 0, attributes,
             messages - 1, time_ms, time_ms, -1, -1, -1, messages,

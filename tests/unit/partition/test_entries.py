@@ -7,9 +7,12 @@ import pytest
 from anabranch.base.errors import OffsetOutOfRange
 from anabranch.partition.entries import EntryReader
 from anabranch.partition.partition import Partition
-from anabranch.records.entries import enclose
+from anabranch.records.batch import HEADER_SIZE, crc_of
+from anabranch.records.entries import enclose, read_metadata
 from tests.support.entries import PUBLISHED_MS, batch_of, entry_of, messages_of
 from tests.support.hosted import Hosted
+from tests.support.logs import records
+from tests.support.topics import send
 
 
 def put(partition: Partition, entry: bytes, count: int = 1) -> int:
@@ -62,3 +65,25 @@ def test_what_retention_took_is_passed_over(hosted: Hosted) -> None:
         put(partition, entry_of(b"a"))
     partition.trim(2)
     assert [entry.offset for entry in EntryReader(partition).read(0, 1 << 20).entries] == [2]
+
+
+def test_what_nobody_can_read_is_passed_over(hosted: Hosted) -> None:
+    topic = hosted.topic("t")
+    garbage = records("a", "b", codec=4)  # says that it is compressed
+    garbage[HEADER_SIZE:] = b"\x00" * (len(garbage) - HEADER_SIZE)
+    garbage[17:21] = crc_of(garbage).to_bytes(4, "big")
+    partition = hosted.put(topic, "before")
+    partition.append(memoryview(garbage), 1)
+    hosted.put(topic, "after")
+    found = EntryReader(partition).read(0, 1 << 20)
+    assert [(entry.offset, entry.count) for entry in found.entries] == [(0, 1), (3, 1)]
+    assert found.next_offset == 4
+
+
+def test_a_message_of_the_far_future_counts_as_one_of_the_near(hosted: Hosted) -> None:
+    partition = hosted.host.partition(hosted.topic("t"), 0)
+    partition.append_entries([send(0, publish_time=(1 << 64) - 1), send(1, publish_time=5)])
+    found = EntryReader(partition).read(0, 1 << 20).entries
+    hour_ms = 3_600_000
+    assert [entry.timestamp_ms for entry in found] == [hosted.clock.now_ms() + hour_ms, 5]
+    assert read_metadata(found[0].payload).publish_time == (1 << 64) - 1  # as it was sent
