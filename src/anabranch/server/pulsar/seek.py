@@ -1,8 +1,10 @@
 """SEEK: the subscription goes on from a message, or from the first one published at a time; SUCCESS.
 
 Consumers are told to subscribe again before that (CLOSE_CONSUMER), save the one that asks if its client can
-do without.  That client is pinged after SUCCESS: what it sent before it heard of the seek, acknowledgements
-of what it had been given before among it, comes before its PONG.
+do without and it names a message.  That client is pinged after SUCCESS: what it sent before it heard of the
+seek, acknowledgements of what it had been given before among it, comes before its PONG.  After a seek to a
+time nobody stays: the C++ client drops messages up to the last id that it sought or began at, and forgets
+that id only when it subscribes again.
 """
 
 from functools import partial
@@ -24,13 +26,11 @@ def seek(request: pb.Seek, connection: PulsarConnection) -> Later:
 
 
 async def _seek(request: pb.Seek, connection: PulsarConnection, attached: Attached) -> None:
-    topic = attached.topic
+    topic, subscription, consumer = attached.topic, attached.subscription, attached.consumer
     if request.HasField("message_id"):
-        offset = start_of(request.message_id)
+        await topic.seek(subscription, start_of(request.message_id), consumer)
     else:
-        offset = await topic.offset_for_time(request.message_publish_time)
-    subscription, consumer = attached.subscription, attached.consumer
-    await topic.seek(subscription, offset, consumer)
+        await topic.seek(subscription, await topic.offset_for_time(request.message_publish_time))
     connection.succeed(request.request_id)
     if consumer.is_seeking and isinstance(subscription, Subscription):
         connection.signs.after_pong(partial(subscription.settled, consumer))

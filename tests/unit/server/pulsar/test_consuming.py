@@ -221,12 +221,24 @@ async def test_seek_lets_the_cpp_client_stay(broker: PulsarBroker) -> None:
     await subscribe(client)
     client.tell(C.FLOW, consumer_id=1, message_permits=10)
     await messages(client, 4)
-    await client.ask(C.SEEK, consumer_id=1, request_id=5, message_publish_time=0)
+    await client.ask(C.SEEK, consumer_id=1, request_id=5, message_id=EARLIEST)
     client.tell(
         C.ACK, consumer_id=1, type=pb.Ack.Individual, message_id=[pb.MessageId(ledger_id=0, entry_id=0)]
     )
     client.tell(C.PONG)
     assert await messages(client, 4) == [(n, b"%d" % n) for n in range(4)]
+
+
+async def test_seek_to_a_time_lets_nobody_stay(broker: PulsarBroker) -> None:
+    """The C++ client drops what is before the last id that it sought, until it subscribes again."""
+    await fill(broker, *(entry_of(b"%d" % n) for n in range(4)))
+    client = await broker.connect(client="Pulsar-CPP-v4.2.0")
+    await subscribe(client)
+    client.tell(C.FLOW, consumer_id=1, message_permits=10)
+    await messages(client, 4)
+    client.tell(C.SEEK, consumer_id=1, request_id=5, message_publish_time=0)
+    assert (await client.answer(5)).type == C.SUCCESS
+    assert client.heard() == ["CLOSE_CONSUMER"]
 
 
 async def test_a_seek_says_where_to(broker: PulsarBroker) -> None:
