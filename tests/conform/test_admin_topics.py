@@ -325,6 +325,8 @@ async def test_look_up(http: Http) -> None:
     bundle = await http.ask("GET", "/lookup/v2/topic/persistent/public/default/t/bundle")
     assert bundle.body.startswith(b"0x")
     assert (await http.ask("GET", "/lookup/v2/topic/persistent/no/where/t")).status == 404
+    outside = await http.ask("GET", "/lookup/v2/topic/persistent/public/default/t?listenerName=outside")
+    assert outside.status == 503
 
 
 async def test_a_client_that_looks_up_by_http(http: Http) -> None:

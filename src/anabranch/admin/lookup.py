@@ -5,7 +5,7 @@ import msgspec
 from anabranch.admin.call import Call, Text
 from anabranch.admin.routes import get
 from anabranch.cluster.bundles import bundle_of
-from anabranch.server.pulsar.topic_access import check_namespace
+from anabranch.server.pulsar.topic_access import check_listener, check_namespace
 
 _TOPIC = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
@@ -19,10 +19,11 @@ class LookupData(msgspec.Struct, rename="camel"):
     broker_url_ssl: str = ""
 
 
-@get(_TOPIC, answer=LookupData)
+@get(_TOPIC, answer=LookupData, query=("listenerName",))
 async def lookup(call: Call) -> LookupData:
     """Where a topic is served."""
     check_namespace(call.services.pulsar, call.topic_name)
+    check_listener(call.query.get("listenerName", ""))
     url = call.services.pulsar.service_url
     return LookupData(url, call.services.web_url, url)
 

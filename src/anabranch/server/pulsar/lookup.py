@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.registry import Later, command
-from anabranch.server.pulsar.topic_access import check_namespace, partitions_of, topic_name
+from anabranch.server.pulsar.topic_access import check_listener, check_namespace, partitions_of, topic_name
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 
@@ -36,6 +36,7 @@ def metadata_refused(request: Any, code: pb.ServerError, message: str) -> pb.Bas
 def lookup(request: pb.Lookup, connection: PulsarConnection) -> None:
     services = connection.services
     check_namespace(services, topic_name(request.topic))
+    check_listener(request.advertised_listener_name)
     told = pb.LookupResponse(
         request_id=request.request_id,
         response=pb.LookupResponse.Connect,

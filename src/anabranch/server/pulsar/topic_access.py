@@ -5,7 +5,7 @@ topic is not there, the first who uses it makes it, by the rules of its namespac
 (`cluster/pulsar_topics.py`); a partition beyond those that a topic has is never made so.
 """
 
-from anabranch.base.errors import Invalid, UnknownTopic
+from anabranch.base.errors import Invalid, Unavailable, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.meta.rules import auto_creation_of
 from anabranch.server.pulsar.services import PulsarServices
@@ -26,6 +26,12 @@ def check_namespace(services: PulsarServices, name: TopicName) -> None:
     is_served = pulsar.enable_persistent if name.is_persistent else pulsar.enable_non_persistent
     if not is_served:
         raise Invalid(f"this broker serves no {name.domain} topics")
+
+
+def check_listener(name: str) -> None:
+    """Unavailable if a client asks to be told of a listener by name: the one there is has none."""
+    if name:
+        raise Unavailable(f"this broker has no listener {name[:256]!r}; connect without a listener name")
 
 
 async def open_topic(services: PulsarServices, name: TopicName, *, may_create: bool) -> AnyTopic:

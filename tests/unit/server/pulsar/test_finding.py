@@ -38,6 +38,8 @@ async def test_look_up(broker: PulsarBroker) -> None:
     assert said.authoritative
     bad = (await client.ask(C.LOOKUP, topic="a/b/c/d/e", request_id=4)).lookup_response
     assert (bad.response, bad.error) == (pb.LookupResponse.Failed, pb.ServerError.InvalidTopicName)
+    told = await client.ask(C.LOOKUP, topic="t", request_id=5, advertised_listener_name="outside")
+    assert told.lookup_response.error == pb.ServerError.ServiceNotReady
 
 
 async def test_partitions(broker: PulsarBroker) -> None:
