@@ -236,6 +236,8 @@ class Topic:
             self.partition.is_ended = True  # for Kafka's producers too
             end = self.partition.log_end
             refuse = self.publishing.refuse = TopicTerminated("Topic was already terminated")
+            # Now: a Go client that is refused a message first does not hear that its producer is closed.
+            self.producers.close_all()
             try:
                 await self._around.catalog.store_terminated(self.name, self.index, end)
             except BaseException:
@@ -244,7 +246,6 @@ class Topic:
                     self.publishing.refuse = None
                 raise
             self.terminated_at = end
-            self.producers.close_all()
             self.subscriptions.terminated()
         return self.last_message()
 

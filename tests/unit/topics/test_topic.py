@@ -271,6 +271,22 @@ async def test_a_terminated_topic_takes_no_more_and_says_so(tmp_path: Path) -> N
     assert len(late.ended) == 1
 
 
+async def test_producers_hear_of_the_end_before_a_message_of_theirs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    producer = await bench.producer(topic)
+    closed_while_stored = []
+
+    async def store(self: object, name: TopicName, index: int, end: int) -> None:
+        closed_while_stored.extend(bench.line.closed)
+
+    monkeypatch.setattr(FakeCatalog, "store_terminated", store)
+    await topic.terminate()
+    assert closed_while_stored == [producer]
+
+
 async def test_unloading_sends_everybody_to_look_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     topic = await bench.open("orders")
@@ -569,8 +585,8 @@ async def test_a_topic_that_could_not_be_terminated_goes_on(
     monkeypatch.setattr(FakeCatalog, "store_terminated", fail)
     with pytest.raises(OSError, match="no store"):
         await topic.terminate()
-    assert topic.publish(producer, [send(0)]).offsets == [0]
-    assert bench.line.closed == []
+    assert bench.line.closed == [producer]
+    assert topic.publish(await bench.producer(topic), [send(0)]).offsets == [0]
 
 
 async def test_many_subscriptions(tmp_path: Path) -> None:
