@@ -28,11 +28,13 @@ from anabranch.cluster.image import BrokerImage, ClusterImage
 from anabranch.cluster.open_topics import keep_informed
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
+from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.partition.folders import DataFolderLock, partition_folder
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.upkeep import Upkeep
+from anabranch.schemas.registry import Registry
 from anabranch.server.config import BrokerConfig, DynamicConfig
 from anabranch.server.config_pulsar import NO_PORT
 from anabranch.server.fetch_sessions import FetchSessions
@@ -146,6 +148,7 @@ class Node:
         self._run(self._groups.load())
         self._run(self._states.load())
         self._run(self._topics.run())
+        self._run(self._schemas.run())
         self._run(self._transactions.run())
 
     async def _listen(self, services: Services, connections: int, undo: AsyncExitStack) -> None:
@@ -183,7 +186,10 @@ class Node:
 
         keep_informed(self._topics, cluster)
         dynamic.on_change(lambda old, new: self._topics.rules_changed())
-        return PulsarServices(clock, dynamic, cluster, catalog, self._topics)
+        self._schemas = TopicSchemas(
+            Registry(self._store, clock), cluster, catalog, lambda: dynamic.current.policies
+        )
+        return PulsarServices(clock, dynamic, cluster, catalog, self._topics, self._schemas)
 
     async def _listen_for_pulsar(
         self, offered: PulsarServices, connections: int, undo: AsyncExitStack

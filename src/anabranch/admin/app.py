@@ -18,7 +18,7 @@ from starlette.routing import Route as Matched
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from anabranch.admin.call import Call, Message, Text
+from anabranch.admin.call import Accepted, Call, Message, Text
 from anabranch.admin.errors import Refused, reason_of, status_of
 from anabranch.admin.openapi import description
 from anabranch.admin.routes import Route, load_routes
@@ -130,7 +130,11 @@ def _response(result: object) -> Response:
         return PlainTextResponse(result.text)
     if isinstance(result, Message):
         return Response(result.payload, media_type="application/octet-stream", headers=dict(result.headers))
-    return Response(msgspec.json.encode(without_nulls(result)), media_type="application/json")
+    status = 200
+    if isinstance(result, Accepted):
+        status, result = 202, result.value
+    told = msgspec.json.encode(without_nulls(result))
+    return Response(told, status_code=status, media_type="application/json")
 
 
 def without_nulls(value: object) -> object:

@@ -24,6 +24,12 @@ class Message(NamedTuple):
     headers: Mapping[str, str]
 
 
+class Accepted(NamedTuple):
+    """JSON under the status 202, where Pulsar has it so."""
+
+    value: object
+
+
 class Call:
     __slots__ = ("body", "path", "query", "services")
 

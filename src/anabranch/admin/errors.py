@@ -5,6 +5,7 @@ Statuses are those that Pulsar answers, which says 412 where others say 400.
 """
 
 from anabranch.base import errors
+from anabranch.schemas import errors as schema_errors
 from anabranch.subscriptions import errors as subscription_errors
 from anabranch.topics import errors as topic_errors
 
@@ -33,6 +34,9 @@ _STATUSES: dict[type[BaseException], int] = {
     topic_errors.SubscriptionBusy: 412,
     topic_errors.NotAllowed: 405,
     subscription_errors.NotAllowed: 405,
+    schema_errors.InvalidSchema: 422,
+    schema_errors.LibraryMissing: 422,
+    schema_errors.IncompatibleSchema: 409,
     errors.Corrupt: 500,
 }
 

@@ -35,6 +35,7 @@ _PARTS = (
     "topic_stats",
     "subscriptions",
     "messages",
+    "schemas",
 )
 
 

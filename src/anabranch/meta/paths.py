@@ -12,6 +12,7 @@
     /config/client-metrics/<name>         ConfigDocument; the name percent-encoded
     /config/groups/<id>                   ConfigDocument; the id percent-encoded
     /producer-ids                         ProducerIdsDocument
+    /schemas/...                          subjects and definitions (`schemas/registry.py`)
 
 Names are percent-encoded where they are not of Kafka's letters (`base/path_parts.py`).
 
@@ -40,6 +41,9 @@ DEFAULT_BROKER_CONFIG = "/config/brokers/default"
 CLIENT_METRICS = "/config/client-metrics"
 GROUP_CONFIGS = "/config/groups"
 PRODUCER_IDS = "/producer-ids"
+SUBJECTS = "/schemas/subjects"
+SCHEMA_IDS = "/schemas/ids"
+SCHEMA_DIGESTS = "/schemas/digests"
 
 
 def broker(id: BrokerId) -> str:

@@ -20,6 +20,16 @@ BACKLOG_SIZE = "destination_storage"
 BACKLOG_AGE = "message_age"
 BACKLOG_TYPES = (BACKLOG_SIZE, BACKLOG_AGE)
 SUBSCRIPTION_TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
+SCHEMA_STRATEGIES = (
+    "ALWAYS_INCOMPATIBLE",
+    "ALWAYS_COMPATIBLE",
+    "BACKWARD",
+    "FORWARD",
+    "FULL",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD_TRANSITIVE",
+    "FULL_TRANSITIVE",
+)
 
 BacklogAction = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
 InactiveMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"]

@@ -10,7 +10,7 @@ Pulsar fixes many of these at the start; here all of them may change while a bro
 from dataclasses import dataclass
 
 from anabranch.base.config import Kind, Option, at_least, one_of, option, same_option, some_of
-from anabranch.meta.policies import SUBSCRIPTION_TYPES, BacklogAction, InactiveMode
+from anabranch.meta.policies import SCHEMA_STRATEGIES, SUBSCRIPTION_TYPES, BacklogAction, InactiveMode
 
 _BYTES_IN_GIGABYTE = 1 << 30
 
@@ -64,6 +64,30 @@ class PolicyDefaults:
         True,
         None,
         "Whether a consumer of a subscription that is not there creates it.",
+        dynamic=True,
+    )
+    schema_compatibility_strategy: str = option(
+        "schemaCompatibilityStrategy",
+        Kind.STRING,
+        "FULL",
+        one_of(*SCHEMA_STRATEGIES),
+        "How far a new schema may differ from those that a Pulsar topic has.",
+        dynamic=True,
+    )
+    allow_auto_update_schema: bool = option(
+        "isAllowAutoUpdateSchemaEnabled",
+        Kind.BOOLEAN,
+        True,
+        None,
+        "Whether a producer that brings a new schema adds it to its topic.",
+        dynamic=True,
+    )
+    schema_validation_enforced: bool = option(
+        "isSchemaValidationEnforced",
+        Kind.BOOLEAN,
+        False,
+        None,
+        "Whether producers without a schema are refused at topics that have one.",
         dynamic=True,
     )
     deduplication_enabled: bool = option(

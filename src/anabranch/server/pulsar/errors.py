@@ -9,6 +9,7 @@ and the like are given to the application.  So what is worth another try is one 
 
 from anabranch.base import errors
 from anabranch.records.entries import ChecksumMismatch
+from anabranch.schemas import errors as schemas
 from anabranch.subscriptions import errors as subscriptions
 from anabranch.topics import errors as topics
 from anabranch.wire.pulsar.commands_pb2 import ServerError
@@ -35,10 +36,6 @@ class NoTransactions(errors.Invalid):
         super().__init__("this broker has no transaction coordinator for Pulsar clients")
 
 
-class IncompatibleSchema(errors.Invalid):
-    """What a client brings does not go with what the topic has."""
-
-
 _CODES: dict[type[BaseException], ServerError] = {
     # The request is wrong.
     errors.Invalid: ServerError.NotAllowedError,
@@ -50,7 +47,9 @@ _CODES: dict[type[BaseException], ServerError] = {
     # Pulsar has its complaints about names under this code, and clients know that they do.
     SubscriptionWithoutName: ServerError.ProducerBusy,
     MetadataTooLarge: ServerError.MetadataError,
-    IncompatibleSchema: ServerError.IncompatibleSchema,
+    schemas.IncompatibleSchema: ServerError.IncompatibleSchema,
+    schemas.InvalidSchema: ServerError.IncompatibleSchema,
+    schemas.LibraryMissing: ServerError.IncompatibleSchema,
     topics.NotAllowed: ServerError.NotAllowedError,
     topics.NotEncrypted: ServerError.MetadataError,
     topics.TopicTerminated: ServerError.TopicTerminatedError,

@@ -13,7 +13,7 @@ from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.opening import Opening
 from anabranch.server.pulsar.properties import metadata_of, name_of
 from anabranch.server.pulsar.registry import Later, command
-from anabranch.server.pulsar.schema import take_schema
+from anabranch.server.pulsar.schema import schema_of_producer
 from anabranch.server.pulsar.topic_access import open_topic, topic_name
 from anabranch.topics.errors import NotAllowed, TopicClosed
 from anabranch.topics.producer import AccessMode, Joined, Producer
@@ -43,7 +43,7 @@ async def _join(request: pb.Producer, connection: PulsarConnection) -> None:
     services = connection.services
     name = topic_name(request.topic)
     topic = await open_topic(services, name, may_create=True)
-    schema_version = await take_schema(
+    schema_version = await schema_of_producer(
         services, topic, request.schema if request.HasField("schema") else None
     )
     if request.initial_subscription_name:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.pulsar_topics import PulsarTopics
+from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.server.config import DynamicConfig
 from anabranch.topics.registry import Topics
 
@@ -16,5 +17,6 @@ class PulsarServices:
     cluster: Cluster
     catalog: PulsarTopics
     topics: Topics
+    schemas: TopicSchemas
     service_url: str = ""
     """Where clients find this broker, `pulsar://HOST:PORT`; known once it listens."""

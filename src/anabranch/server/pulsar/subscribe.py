@@ -13,7 +13,7 @@ from anabranch.server.pulsar.message_ids import start_of
 from anabranch.server.pulsar.opening import Opening
 from anabranch.server.pulsar.properties import metadata_of, name_of
 from anabranch.server.pulsar.registry import Later, command
-from anabranch.server.pulsar.schema import take_schema
+from anabranch.server.pulsar.schema import schema_of_consumer
 from anabranch.server.pulsar.topic_access import open_topic, topic_name
 from anabranch.subscriptions.consumer import Consumer, HashRange, KeySharing
 from anabranch.topics.errors import TopicClosed
@@ -48,7 +48,7 @@ async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
     name_of("subscription", request.subscription)
     metadata = metadata_of(request.metadata)
     topic = await open_topic(services, topic_name(request.topic), may_create=request.force_topic_creation)
-    await take_schema(services, topic, request.schema if request.HasField("schema") else None)
+    await schema_of_consumer(services, topic, request.schema if request.HasField("schema") else None)
     channel = ConsumerChannel(connection, request.consumer_id, topic.partition_index)
     consumer = Consumer(
         request.consumer_id,

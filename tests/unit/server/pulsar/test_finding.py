@@ -147,7 +147,7 @@ def test_patterns_know_neither_domain_nor_partition() -> None:
         ),
     ],
 )
-async def test_schemas_are_not_here(
+async def test_schemas_that_are_none(
     broker: PulsarBroker, type: int, fields: dict[str, object], answer: str, code: int
 ) -> None:
     client = await broker.connect()

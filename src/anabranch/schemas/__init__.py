@@ -1,0 +1,1 @@
+"""The registry of schemas: subjects, their versions, and which may follow which."""

@@ -1,0 +1,135 @@
+"""Avro's resolution: which reader reads which writer, and texts that are meant to hurt."""
+
+import json
+from typing import Any
+
+import pytest
+
+from anabranch.schemas import avro
+from anabranch.schemas.errors import InvalidSchema
+
+
+def record(type: Any, name: str = "R", **field: Any) -> Any:
+    return {"type": "record", "name": name, "fields": [{"name": "f", "type": type, **field}]}
+
+
+def enum(*symbols: str, name: str = "E") -> Any:
+    return {"type": "enum", "name": name, "symbols": list(symbols)}
+
+
+def fixed(size: int, name: str = "F") -> Any:
+    return {"type": "fixed", "name": name, "size": size}
+
+
+def parsed(schema: Any) -> avro.Parsed:
+    return avro.parse(json.dumps(schema).encode())
+
+
+INNER, OTHER = record("int", "I"), record("int", "J")
+LIST = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+LONGER = {**LIST, "fields": [*LIST["fields"], {"name": "x", "type": "int", "default": 1}]}
+STRICTER = {**LIST, "fields": [*LIST["fields"], {"name": "x", "type": "int"}]}
+
+ALIASED = {"type": "record", "name": "R", "fields": [{"name": "g", "type": "int", "aliases": ["f"]}]}
+ARRAY = {"type": "array", "items": "int"}
+
+# What Apache Pulsar 4.2.4 said under BACKWARD to the second after the first.
+PAIRS = {
+    "enum with more": (record(enum("A", "B")), record(enum("A", "B", "C")), True),
+    "enum with less": (record(enum("A", "B")), record(enum("A")), True),
+    "enum renamed": (record(enum("A")), record(enum("A", name="G")), False),
+    "fixed of another size": (record(fixed(4)), record(fixed(8)), False),
+    "fixed renamed": (record(fixed(4)), record(fixed(4, "G")), False),
+    "int as long": (record("int"), record("long"), True),
+    "long as int": (record("long"), record("int"), False),
+    "int as string": (record("int"), record("string"), False),
+    "bytes as string": (record("bytes"), record("string"), True),
+    "string as bytes": (record("string"), record("bytes"), True),
+    "into a union": (record("int"), record(["null", "int"]), True),
+    "out of a union": (record(["null", "int"]), record("int"), False),
+    "out of a union of one": (record(["int"]), record("long"), True),
+    "a wider union": (record(["null", "int"]), record(["null", "long"]), True),
+    "record renamed": (record("int"), record("int", "S"), True),
+    "record inside renamed": (record(INNER), record(OTHER), True),
+    "record in a union renamed": (record(["null", INNER]), record(["null", OTHER]), True),
+    "an alias": (record("int"), ALIASED, True),
+    "of itself": (LIST, LONGER, True),
+    "of itself, without default": (LIST, STRICTER, False),
+    "array": (record(ARRAY), record({**ARRAY, "items": "string"}), False),
+    "map": (record({"type": "map", "values": "int"}), record({"type": "map", "values": "long"}), True),
+    "array as map": (record(ARRAY), record({"type": "map", "values": "int"}), False),
+    "logical": (record("int"), record({"type": "int", "logicalType": "date"}), True),
+    "no record": ("int", "long", True),
+    "error as record": ({**record("int"), "type": "error"}, record("int"), True),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "is_read"), PAIRS.values(), ids=PAIRS)
+def test_who_reads_whom(old: Any, new: Any, is_read: bool) -> None:
+    assert (avro.why_not(parsed(new), parsed(old)) is None) == is_read
+
+
+def test_the_reason_names_the_place() -> None:
+    inner = {"type": "array", "items": record("string", "I")}
+    why = avro.why_not(parsed(record(inner)), parsed(record({"type": "array", "items": INNER})))
+    assert why == "int cannot be read as string at /f/items/f"
+
+
+def test_a_type_by_its_name() -> None:
+    twice = {
+        "type": "record",
+        "name": "R",
+        "namespace": "n",
+        "fields": [{"name": "a", "type": fixed(4)}, {"name": "b", "type": "F"}],
+    }
+    assert avro.why_not(parsed(twice), parsed(twice)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"null",
+        b"7",
+        b"{}",
+        b'"nothing"',
+        b'{"type": "record"}',
+        b'{"type": "record", "name": "R", "fields": 3}',
+        b'{"type": "record", "name": "R", "fields": [3]}',
+        b'{"type": "record", "name": "R", "fields": [{"name": "f"}]}',
+        b'{"type": "record", "name": 7, "fields": []}',
+        b'{"type": "enum", "name": "E", "symbols": 1}',
+        b'{"type": "enum", "name": "E"}',
+        b'{"type": "fixed", "name": "F"}',
+        b'{"type": "array"}',
+        b'{"type": "record", "name": "R", "fields": [{"name": {}, "type": "int"}]}',
+        b'{"type": "record", "name": "R", "fields": [{"name": "f", "type": "int", "aliases": [{}]}]}',
+        b"[" * 100_000,
+        b'{"type": ' * 500 + b'"int"' + b"}" * 500,
+        b'{"type":"array","items":' * 500 + b'"int"' + b"}" * 500,
+    ],
+    ids=lambda text: text[:30].decode("latin-1"),
+)
+def test_what_is_no_schema(text: bytes) -> None:
+    with pytest.raises(InvalidSchema):
+        avro.parse(text)
+
+
+@pytest.mark.parametrize("name", ["record", "int", "array"])
+def test_a_type_by_the_name_of_another(name: str) -> None:
+    confusing = parsed(record(["null", name], name))
+    assert avro.why_not(confusing, confusing) is None
+
+
+def test_work_has_an_end() -> None:
+    wide = [fixed(4, f"F{n}") for n in range(700)]
+    with pytest.raises(InvalidSchema, match="intricate"):
+        avro.why_not(parsed(wide), parsed(wide[::-1]))
+
+
+def test_white_space_order_and_documentation_mean_nothing() -> None:
+    one = b'{"type": "record", "name": "R", "doc": "x", "fields": []}'
+    other = b'{"name":"R","fields":[],\n"type":"record"}'
+    assert avro.normal_form(one) == avro.normal_form(other) != avro.normal_form(b'"int"')
