@@ -365,6 +365,26 @@ async def test_stats(http: Http) -> None:
     assert (await http.admin("GET", f"{BASE}/none/stats")).status == 404
 
 
+async def test_stats_without_everybody(http: Http) -> None:
+    await http.done("PUT", f"{BASE}/p/partitions", 2)
+    exclude = "excludePublishers=true&excludeConsumers=true"
+    client = pulsar.Client(
+        f"pulsar://{http.node.addresses['pulsar']}", logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    )
+    await asyncio.to_thread(client.subscribe, "p", "s")
+    await asyncio.to_thread(client.create_producer, "p")
+    try:
+        for path in ("p-partition-0/stats", "p/partitioned-stats"):
+            whole = await http.get(f"{BASE}/{path}")
+            assert whole["publishers"]
+            assert whole["subscriptions"]["s"]["consumers"]
+            numbers = await http.get(f"{BASE}/{path}?{exclude}")
+            assert (numbers["publishers"], numbers["subscriptions"]["s"]["consumers"]) == ([], [])
+            assert numbers.keys() == whole.keys()
+    finally:
+        await asyncio.to_thread(client.close)
+
+
 async def test_stats_of_all_partitions(http: Http) -> None:
     await http.done("PUT", f"{BASE}/p/partitions", 3)
     await http.done("PUT", f"{BASE}/p/subscription/s")

@@ -1,6 +1,7 @@
 """How topics are doing: one, or all partitions of one together.
 
 Of a partitioned topic numbers are added up, times are the latest, and subscriptions are those of one name.
+Who asks for numbers only (`excludePublishers`, `excludeConsumers`) is spared the list of everybody.
 """
 
 from typing import Any
@@ -14,9 +15,11 @@ from anabranch.admin.routes import get, route
 from anabranch.admin.subscriptions import Position, offset_of
 from anabranch.admin.topics import TOPIC, PartitionedMetadata
 from anabranch.topics.backlog import size_from
+from anabranch.topics.registry import AnyTopic
 from anabranch.topics.stats import InternalStats, TopicStats
 from anabranch.topics.topic_stats import internal_stats_of, stats_of
 
+_EXCLUDING = ("excludePublishers", "excludeConsumers")
 _NOT_ADDED = (
     "Timestamp",
     "TimeStamp",
@@ -28,24 +31,34 @@ _NOT_ADDED = (
 )
 
 
-@get(TOPIC + "/stats", answer=TopicStats)
+@get(TOPIC + "/stats", answer=TopicStats, query=_EXCLUDING)
 async def stats(call: Call) -> TopicStats:
     """How a topic is doing: rates, sizes, producers, subscriptions."""
     name = call.topic_name
     if part_names(call) != [name]:
         raise Refused(404, f"Topic {name.pulsar} is partitioned; ask for its partitioned-stats")
-    now_ms = call.services.pulsar.clock.now_ms()
-    return stats_of(await call.services.pulsar.topics.open(name), now_ms)
+    return _wanted(call, await call.services.pulsar.topics.open(name))
 
 
-@get(TOPIC + "/partitioned-stats", answer=dict[str, Any], query=("perPartition",))
+def _wanted(call: Call, topic: AnyTopic) -> TopicStats:
+    stats = stats_of(topic, call.services.pulsar.clock.now_ms())
+    if call.flag("excludePublishers"):
+        stats = msgspec.structs.replace(stats, publishers=[])
+    if call.flag("excludeConsumers"):
+        fewer = {
+            name: msgspec.structs.replace(each, consumers=[]) for name, each in stats.subscriptions.items()
+        }
+        stats = msgspec.structs.replace(stats, subscriptions=fewer)
+    return stats
+
+
+@get(TOPIC + "/partitioned-stats", answer=dict[str, Any], query=("perPartition", *_EXCLUDING))
 async def partitioned_stats(call: Call) -> dict[str, Any]:
     """How a partitioned topic is doing, its partitions together and, if asked, each for itself."""
     topic = call.topic
     if not topic.is_partitioned:
         raise Refused(404, f"Partitioned topic not found: {topic.name.pulsar}")
-    now_ms = call.services.pulsar.clock.now_ms()
-    each = {part.full_name: as_json(stats_of(part, now_ms)) for part in await parts(call)}
+    each = {part.full_name: as_json(_wanted(call, part)) for part in await parts(call)}
     whole = together(list(each.values()))
     if whole.get("msgRateIn"):
         whole["averageMsgSize"] = whole["msgThroughputIn"] / whole["msgRateIn"]
