@@ -220,6 +220,7 @@ async def test_policies_come_and_go(http: Http) -> None:
         ("autoTopicCreation", {"allowAutoTopicCreation": True}, 412),
         ("autoTopicCreation", {"allowAutoTopicCreation": True, "topicType": "partitioned"}, 412),
         ("autoTopicCreation", {"allowAutoTopicCreation": True, "topicType": "round"}, 400),
+        ("autoTopicCreation", {"allowAutoTopicCreation": True, "topicType": ""}, 412),
         ("inactiveTopicPolicies", {"maxInactiveDurationSeconds": 0}, 412),
         ("subscriptionTypesEnabled", ["Exclusiv"], 412),
         ("persistence", {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 2}, 412),
@@ -235,6 +236,12 @@ async def test_values_that_no_policy_has(http: Http, path: str, value: object, s
     answer = await http.admin("POST", f"/namespaces/public/default/{path}", value)
     assert answer.status == status
     assert answer.reason
+
+
+async def test_go_clients_forbid_creation_without_a_type(http: Http) -> None:
+    path = "/namespaces/public/default/autoTopicCreation"
+    await http.done("POST", path, {"allowAutoTopicCreation": False, "topicType": ""})
+    assert (await http.get(path))["allowAutoTopicCreation"] is False
 
 
 async def test_backlog_quotas_go_with_retention(http: Http) -> None:

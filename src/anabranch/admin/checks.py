@@ -84,7 +84,7 @@ def auto_creation(value: AutoTopicCreationOverride, call: Call) -> None:
         return
     count = value.default_num_partitions
     wrong = None
-    if value.topic_type is None:
+    if not value.topic_type:
         wrong = "Unknown topic type [null]"
     elif value.topic_type == "partitioned" and count is None:
         wrong = "[defaultNumPartitions] cannot be null when the type is partitioned."

@@ -87,7 +87,7 @@ class InactiveTopicPolicies(msgspec.Struct, frozen=True, rename="camel"):
 
 class AutoTopicCreationOverride(msgspec.Struct, frozen=True, rename="camel"):
     allow_auto_topic_creation: bool = False
-    topic_type: Literal["partitioned", "non-partitioned"] | None = None
+    topic_type: Literal["partitioned", "non-partitioned", ""] | None = None  # Go's clients say "" for none
     default_num_partitions: int | None = None
 
 
