@@ -111,3 +111,15 @@ async def test_topics_that_went_while_nobody_looked(tmp_path: Path) -> None:
     async with http_broker(tmp_path) as http:
         await http.done("PUT", TOPIC)  # the start is behind us
         assert await Registry(http.node._store, SystemClock()).subjects() == ["alone-value"]
+
+
+async def test_what_is_damaged_stops_nobody(tmp_path: Path) -> None:
+    async with http_broker(tmp_path) as http:
+        await http.done("PUT", TOPIC)
+        await http.node._store.put("/schemas/subjects/orders-value", b"{")
+    async with http_broker(tmp_path) as http:
+        assert (await http.admin("GET", f"{SCHEMAS}/schema")).status == 500
+        assert http.node.failed is not None
+        assert not http.node.failed.done()
+        await http.done("DELETE", TOPIC)
+        assert (await http.get("/persistent/public/default")) == []

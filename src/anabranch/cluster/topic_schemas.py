@@ -14,7 +14,7 @@ went while the node was down.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import NON_PERSISTENT, PERSISTENT, TopicName, split_partition
@@ -133,23 +133,27 @@ class TopicSchemas:
                 self._has_news.set()
 
     async def run(self) -> None:
-        await self._look_around()
+        for subject in await self.registry.subjects():
+            await self._try(subject, self._look)
+            await asyncio.sleep(0)  # there may be many
         while True:
             await self._has_news.wait()
             self._has_news.clear()
             for subject in list(self._gone):
-                try:
-                    await self._clear(subject)
-                except (AnabranchError, OSError) as error:  # whoever uses it next tries again
-                    log.warning("subject %s stays, although its topic is gone: %s", subject, error)
+                await self._try(subject, self._clear)
 
-    async def _look_around(self) -> None:
-        """Find subjects whose topics went when nobody was there to see it."""
-        for subject in await self.registry.subjects():
-            topic = await self.registry.topic_of(subject)
-            if topic and not self._is_there(TopicName.from_pulsar(topic)):
-                self._gone.add(subject)
-                self._has_news.set()
+    async def _look(self, subject: str) -> None:
+        """Clear a subject whose topic went when nobody was there to see it."""
+        topic = await self.registry.topic_of(subject)
+        if topic and not self._is_there(TopicName.from_pulsar(topic)):
+            self._gone.add(subject)
+            await self._clear(subject)
+
+    async def _try(self, subject: str, work: Callable[[str], Awaitable[None]]) -> None:
+        try:
+            await work(subject)
+        except (AnabranchError, OSError) as error:  # whoever uses it next hears of it
+            log.warning("subject %s stays, although its topic may be gone: %s", subject, error)
 
     def _is_there(self, name: TopicName) -> bool:
         return self._catalog.find(name) is not None or self._catalog.find(_twin(name)) is not None

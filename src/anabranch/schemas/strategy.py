@@ -60,7 +60,7 @@ DEFAULT = Strategy.FULL
 
 def strategy_of(*told: str | None) -> Strategy:
     """The first that says something, in either of the two spellings that Pulsar's policies have."""
-    for name in told:
+    for name in filter(None, told):
         if name in Strategy.__members__:
             return Strategy[name]
         if name in _AUTO_UPDATE:

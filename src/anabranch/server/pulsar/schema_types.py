@@ -3,7 +3,7 @@
 from anabranch.schemas.errors import InvalidSchema
 from anabranch.wire.pulsar import commands_pb2 as pb
 
-_NAMES: dict[int, str] = {
+_NAMES: dict[pb.Schema.Type, str] = {
     pb.Schema.String: "STRING",
     pb.Schema.Json: "JSON",
     pb.Schema.Protobuf: "PROTOBUF",
@@ -29,7 +29,7 @@ _NAMES: dict[int, str] = {
 _TYPES = {name: number for number, name in _NAMES.items()}
 
 
-def name_of_type(type: int) -> str:
+def name_of_type(type: pb.Schema.Type) -> str:
     """InvalidSchema if it is the type of none."""
     name = _NAMES.get(type)
     if name is None:
@@ -41,4 +41,4 @@ def type_of_name(name: str) -> pb.Schema.Type:
     type = _TYPES.get(name)
     if type is None:
         raise InvalidSchema(f"no schema is of type {name[:100]!r}")
-    return pb.Schema.Type.ValueType(type)
+    return type
