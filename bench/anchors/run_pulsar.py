@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +144,11 @@ def starts(folder: Path, rounds: int) -> dict[str, Any]:
     return report
 
 
-def run_rows(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def run_rows(args: argparse.Namespace, folder: Path, keep: Callable[[dict[str, Any]], None]) -> None:
+    """Measure the rows asked for; `keep` gets each when it is done."""
     rows = [row for row in ROWS if args.only in row.name]
-    reports: list[dict[str, Any]] = []
     if not rows:
-        return reports
+        return
     pulsar = Pulsar()
     pulsar.start()
     try:
@@ -158,10 +159,9 @@ def run_rows(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             for row in rows:
                 report = measure(row, pulsar, ours, args.rounds, args.share)
                 pairs.show(report)
-                reports.append(report)
+                keep(report)
     finally:
         pulsar.stop()
-    return reports
 
 
 def together(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -189,12 +189,17 @@ def main() -> None:
         "command": shlex.join(["python", "bench/anchors/run_pulsar.py", *repeatable(sys.argv[1:])]),
         "machine": machine(),
     }
+    path = args.out or args.add or ROOT / "bench" / "results" / f"{report['at'][:10]}-pulsar.json"
+
+    def keep(row: dict[str, Any]) -> None:
+        """Write what there is so far: a run that is cut short has not been for nothing."""
+        report["rows"] = together(report["rows"], [row])
+        path.write_text(json.dumps(report, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory() as temporary:
         if not args.no_starts:
             report["starts"] = starts(Path(temporary), args.rounds)
-        report["rows"] = together(report["rows"], run_rows(args, Path(temporary)))
-    path = args.out or args.add or ROOT / "bench" / "results" / f"{report['at'][:10]}-pulsar.json"
-    path.write_text(json.dumps(report, indent=1) + "\n")
+        run_rows(args, Path(temporary), keep)
     print(f"written to {path}")
 
 
