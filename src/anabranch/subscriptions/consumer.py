@@ -1,12 +1,9 @@
 """A consumer as its subscription sees it: who it is, how much it may be sent, what it was sent.
 
-    permits   messages the client has room for.  A delivery takes one a message, and may overshoot by a
-              batch, since entries are never cut; a FLOW brings new ones
-    pending   entries delivered and not acknowledged: offset -> (messages, hash of the key or NO_HASH)
-    unacked   messages in them that are not acknowledged
-
-`queue_size` is what the first FLOW brought: how much the client can hold.  After a seek permits are counted
-anew from it, for clients that stay attached (`stays_over_seek`).
+permits   messages the client has room for.  A delivery takes one a message, and may overshoot by a
+          batch, since entries are never cut; a FLOW brings new ones
+pending   entries delivered and not acknowledged: offset -> (messages, hash of the key or NO_HASH)
+unacked   messages in them that are not acknowledged
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +40,6 @@ class Consumer:
         "id",
         "is_attached",
         "is_blocked",
-        "is_seeking",
         "key_sharing",
         "last_acked_ms",
         "last_flow_ms",
@@ -56,8 +52,6 @@ class Consumer:
         "permits",
         "priority",
         "properties",
-        "queue_size",
-        "stays_over_seek",
         "unacked",
     )
 
@@ -70,29 +64,24 @@ class Consumer:
         priority: int = 0,
         key_sharing: KeySharing | None = None,
         properties: Mapping[str, str] | None = None,
-        stays_over_seek: bool = False,
         address: str = "",
         client_version: str = "",
         connected_since_ms: int = 0,
     ) -> None:
-        """`stays_over_seek`: its client clears its queue when its seek succeeds, and goes on."""
         self.id = id
         self.name = name
         self.channel = channel
         self.priority = priority
         self.key_sharing = key_sharing or KeySharing()
         self.properties = properties or {}
-        self.stays_over_seek = stays_over_seek
         self.address = address
         self.client_version = client_version
         self.connected_since_ms = connected_since_ms
         self.permits = 0
-        self.queue_size = 0
         self.unacked = 0
         self.is_attached = False
         self.is_blocked = False
         self.epoch = -1  # the client's own count of its redeliver requests, sent back with what follows one
-        self.is_seeking = False  # the subscription goes elsewhere and its client may not have heard of it yet
         self.pending: dict[int, tuple[int, int]] = {}
         self.messages_out = self.bytes_out = self.messages_redelivered = self.messages_acked = 0
         self.last_flow_ms = self.last_sent_ms = self.last_acked_ms = 0

@@ -4,17 +4,15 @@
     FLOW          flow(consumer, permits)        the socket takes more again       resume(consumer)
     ACK           ack(consumer, acks, cumulative=...)
     REDELIVER_..  redeliver(consumer, offsets)   None: everything it holds
-    SEEK          seek(offset, by)               its client has heard of it        settled(consumer)
+    SEEK          seek(offset)
 
 What may be delivered is delivered in turns of the event loop, never inside these calls: several causes to
 look make one turn, and a turn makes one read of the log and one `deliver` a consumer.  The dispatcher is made
 for the kind that the first consumer asks for; when the last one has gone, the next may ask for another.
 
-A seek sends consumers away, but for the one that asked if its client can stay (`stays_over_seek`).  That one
-throws away what it had queued when it hears of the seek, and tells what it had not told yet of before: until
-it is known to have heard (`settled`) nothing is delivered to it, and nothing that it says counts.  It then
-has room for its queue, less what it took since it last told us, which is below half: that many permits it is
-given.
+A seek sends everybody away, as in Pulsar: clients subscribe again and begin with an empty queue.  (One of the
+C++ library could stay, but may clear its queue some time after it has heard that the seek succeeded, and with
+it what it was sent since.)
 """
 
 import asyncio
@@ -48,7 +46,6 @@ MAX_PERMITS = (1 << 31) - 1  # of a consumer, together: more than any client can
 _UNLIMITED = 1 << 62
 _RETRY_S = 1.0
 _PAUSE_S = 0.005  # at least, when a rate is spent: then there is more than one message to deliver again
-_ZERO_QUEUE = 1  # what a client without a queue asks for, each time; nobody knows whether it waits for it
 _unreadable = Seldom(logging.getLogger(__name__), 10.0)
 
 
@@ -145,10 +142,6 @@ class Subscription:
         """InvalidPermits if the number is none that a client can mean."""
         if permits <= 0 or consumer.permits + permits > MAX_PERMITS:
             raise InvalidPermits(f"{permits} permits, with {consumer.permits} given before")
-        if not consumer.queue_size:
-            consumer.queue_size = permits
-        if consumer.is_seeking:
-            return
         consumer.permits += permits
         consumer.last_flow_ms = self.surroundings.clock.now_ms()
         self.resume(consumer)
@@ -188,8 +181,6 @@ class Subscription:
             raise ConsumerGone(f"consumer {consumer.id} is not attached to {self.name}")
         if cumulative and self.kind.is_individual:
             raise NotAllowed(f"cumulative acknowledgement of a {self.kind.name.lower()} subscription")
-        if consumer.is_seeking:
-            return
         consumer.last_acked_ms = self.surroundings.clock.now_ms()
         try:
             if not cumulative:
@@ -203,16 +194,12 @@ class Subscription:
     def redeliver(self, consumer: Consumer, offsets: Sequence[int] | None, epoch: int = -1) -> None:
         """Deliver again the entries at `offsets`, or all that it holds."""
         consumer.epoch = max(consumer.epoch, epoch)
-        if consumer.is_attached and not consumer.is_seeking and self.dispatcher is not None:
+        if consumer.is_attached and self.dispatcher is not None:
             self.dispatcher.redeliver(consumer, offsets)
             self.wake()
 
-    def seek(self, offset: int, by: Consumer | None = None) -> None:
-        """Go on from the message at `offset`.
-
-        Consumers are detached and disconnected before this returns, save `by` if it `is_seeking` then: tell
-        its client, and say `settled` when it has heard.
-        """
+    def seek(self, offset: int) -> None:
+        """Go on from the message at `offset`; everybody is detached and disconnected before this returns."""
         source = self.surroundings.source
         self.cursor.reset(max(source.start, min(offset, source.end)))
         self.moved()
@@ -221,19 +208,8 @@ class Subscription:
         if self.dispatcher is None:
             self.reading.rewind()
             return
-        stays = by if by is not None and by.stays_over_seek and by.queue_size > _ZERO_QUEUE else None
-        self._send_away([consumer for consumer in self.consumers if consumer is not stays])
+        self._send_away(list(self.consumers))
         self.dispatcher.restart()
-        if stays is not None and stays.is_attached:
-            stays.is_seeking = True
-            stays.permits = 0
-
-    def settled(self, consumer: Consumer) -> None:
-        """The client has heard of the seek that it asked for."""
-        if consumer.is_attached and consumer.is_seeking:
-            consumer.is_seeking = False
-            consumer.permits = consumer.queue_size - (consumer.queue_size // 2 - 1)
-            self.resume(consumer)
 
     def advance_to(self, end: int) -> None:
         """Everything below `end` is acknowledged, whoever holds it (skip, clear, expiry)."""

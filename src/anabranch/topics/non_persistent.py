@@ -177,7 +177,7 @@ class NonPersistentTopic:
         found.close()
         self.subscriptions.pop(name, None)
 
-    async def seek(self, subscription: LiveSubscription, offset: int, by: Consumer | None = None) -> None:
+    async def seek(self, subscription: LiveSubscription, offset: int) -> None:
         """There is nowhere to go."""
 
     async def save(self, subscription: LiveSubscription) -> None:

@@ -294,14 +294,14 @@ class Subscriptions:
         """Where reading goes on that is asked to begin at `offset`."""
         return min(max(offset, self._topic.start), self._topic.end)
 
-    async def seek(self, subscription: Subscription, offset: int, by: Consumer | None) -> None:
+    async def seek(self, subscription: Subscription, offset: int) -> None:
         held = self.get(subscription.name)
         if held.subscription is not subscription:
             raise SubscriptionNotFound(f"Subscription {subscription.name} was deleted, and made anew")
         offset = self.clamp(offset)
         if held.durable is not None:
             await self._around.positions.reset(held.durable, offset)
-        subscription.seek(offset, by)
+        subscription.seek(offset)
         await self._settle(held)
 
     async def keep(self, subscription: Subscription) -> None:

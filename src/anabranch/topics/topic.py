@@ -147,9 +147,9 @@ class Topic:
         """Delete a subscription.  SubscriptionBusy if it has other consumers than the one who asks."""
         await self.subscriptions.delete(name, force=force, consumer=consumer)
 
-    async def seek(self, subscription: Subscription, offset: int, by: Consumer | None = None) -> None:
+    async def seek(self, subscription: Subscription, offset: int) -> None:
         """Go on from `offset`; -1 is the earliest there is, anything beyond the end what comes next."""
-        await self.subscriptions.seek(subscription, offset, by)
+        await self.subscriptions.seek(subscription, offset)
 
     async def save(self, subscription: Subscription) -> None:
         """Return when everything acknowledged so far is kept."""

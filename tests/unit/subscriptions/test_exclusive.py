@@ -255,7 +255,7 @@ def test_whoever_has_no_permits_does_not_wait_for_the_log(bench: Bench) -> None:
     assert not client.is_connected
 
 
-def test_a_seek_sends_away_who_cannot_stay(bench: Bench) -> None:
+def test_a_seek_sends_everybody_away(bench: Bench) -> None:
     bench.fill(5)
     client = bench.client(permits=10)
     client.ack(0, 1, 2, 3, 4)
@@ -264,25 +264,6 @@ def test_a_seek_sends_away_who_cannot_stay(bench: Bench) -> None:
     assert bench.cursor.mark_delete == 2
     again = bench.client(permits=10)
     assert again.offsets == [2, 3, 4]
-
-
-def test_who_stays_over_a_seek_is_sent_no_more_than_it_can_hold(bench: Bench) -> None:
-    bench.fill(100)
-    client = bench.client(permits=10, stays_over_seek=True)
-    assert client.take() == list(range(10))
-    bench.subscription.seek(3, client.consumer)
-    client.ack(4)  # of before the seek, as far as anybody knows
-    client.flow(5)
-    bench.run()
-    assert client.is_connected
-    assert client.take() == []
-    bench.subscription.settled(client.consumer)
-    bench.run()
-    # It may have taken 4 of its queue without a word; at 5 it tells us, so 6 more are right.
-    assert client.take() == [3, 4, 5, 6, 7, 8]
-    assert bench.cursor.mark_delete == 3
-    client.ack(3)
-    assert bench.cursor.mark_delete == 4
 
 
 def test_a_seek_inside_a_batch(bench: Bench) -> None:

@@ -243,17 +243,15 @@ def test_what_is_gone_from_the_log_is_not_waited_for(bench: Bench) -> None:
 
 
 def test_a_seek_forgets_what_was_out(bench: Bench) -> None:
-    client = bench.client(permits=10, stays_over_seek=True)
-    other = bench.client(stays_over_seek=True)
+    client, other = bench.client(permits=10), bench.client()
     bench.fill(8)
     client.nack(3)
-    client.take()
-    bench.subscription.seek(6, client.consumer)
-    assert not other.is_connected, "its client knows nothing of the seek"
-    bench.subscription.settled(client.consumer)
-    bench.run()
-    assert client.take() == [6, 7]
-    assert client.consumer.unacked == bench.subscription.unacked.total == 2
+    bench.subscription.seek(6)
+    assert not client.is_connected
+    assert not other.is_connected
+    again = bench.client(permits=10)
+    assert again.take() == [6, 7]
+    assert again.consumer.unacked == bench.subscription.unacked.total == 2
 
 
 def test_advancing_takes_from_those_who_hold(bench: Bench) -> None:

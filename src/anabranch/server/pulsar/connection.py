@@ -183,14 +183,6 @@ class PulsarConnection:
         return self._frames is not None and not self._frames.stopped
 
     @property
-    def stays_over_seek(self) -> bool:
-        """Whether the client goes on with its consumer after a seek, if nobody closes it.
-
-        The C++ library does, and those that wrap it; it takes a tenth of a second to come back otherwise.
-        """
-        return self.client_version.startswith("Pulsar-CPP")
-
-    @property
     def is_late(self) -> bool:
         """Whether it holds memory for a command that does not come."""
         return self._frames is not None and self._frames.is_late()

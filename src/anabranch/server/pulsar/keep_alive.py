@@ -19,4 +19,4 @@ def ping(request: pb.Ping, connection: PulsarConnection) -> None:
 
 @command(pb.BaseCommand.PONG, refusal=None)
 def pong(request: pb.Pong, connection: PulsarConnection) -> None:
-    connection.signs.ponged()
+    """The connection has noted that something came."""

@@ -57,7 +57,6 @@ async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
         priority=request.priority_level,
         key_sharing=_key_sharing(request.key_shared) if request.HasField("key_shared") else None,
         properties=metadata,
-        stays_over_seek=connection.stays_over_seek,
         address=connection.link.remote,
         client_version=connection.client_version,
         connected_since_ms=services.clock.now_ms(),

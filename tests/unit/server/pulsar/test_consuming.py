@@ -199,7 +199,7 @@ async def test_batch_indexes_that_are_left(broker: PulsarBroker) -> None:
 
 
 @pytest.mark.parametrize(("where", "first"), [(EARLIEST, 0), (pb.MessageId(ledger_id=0, entry_id=2), 2)])
-async def test_seek_sends_others_back_to_subscribe(
+async def test_seek_sends_consumers_back_to_subscribe(
     broker: PulsarBroker, where: pb.MessageId, first: int
 ) -> None:
     await fill(broker, *(entry_of(b"%d" % n) for n in range(4)))
@@ -213,32 +213,6 @@ async def test_seek_sends_others_back_to_subscribe(
     await subscribe(client)
     client.tell(C.FLOW, consumer_id=1, message_permits=10)
     assert (await messages(client, 1))[0][0] == first
-
-
-async def test_seek_lets_the_cpp_client_stay(broker: PulsarBroker) -> None:
-    await fill(broker, *(entry_of(b"%d" % n) for n in range(4)))
-    client = await broker.connect(client="Pulsar-CPP-v4.2.0")
-    await subscribe(client)
-    client.tell(C.FLOW, consumer_id=1, message_permits=10)
-    await messages(client, 4)
-    await client.ask(C.SEEK, consumer_id=1, request_id=5, message_id=EARLIEST)
-    client.tell(
-        C.ACK, consumer_id=1, type=pb.Ack.Individual, message_id=[pb.MessageId(ledger_id=0, entry_id=0)]
-    )
-    client.tell(C.PONG)
-    assert await messages(client, 4) == [(n, b"%d" % n) for n in range(4)]
-
-
-async def test_seek_to_a_time_lets_nobody_stay(broker: PulsarBroker) -> None:
-    """The C++ client drops what is before the last id that it sought, until it subscribes again."""
-    await fill(broker, *(entry_of(b"%d" % n) for n in range(4)))
-    client = await broker.connect(client="Pulsar-CPP-v4.2.0")
-    await subscribe(client)
-    client.tell(C.FLOW, consumer_id=1, message_permits=10)
-    await messages(client, 4)
-    client.tell(C.SEEK, consumer_id=1, request_id=5, message_publish_time=0)
-    assert (await client.answer(5)).type == C.SUCCESS
-    assert client.heard() == ["CLOSE_CONSUMER"]
 
 
 async def test_a_seek_says_where_to(broker: PulsarBroker) -> None:
