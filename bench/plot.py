@@ -1,4 +1,4 @@
-"""Draw a result of bench/anchors/run.py: a line a figure, its ratio to Kafka, its spread and its target.
+"""Draw a result of bench/anchors: a line a figure, its ratio to Kafka's or Pulsar's, its spread, its target.
 
     python bench/plot.py bench/results/2026-11-15-matrix.json        writes the .svg beside it
 
@@ -18,12 +18,18 @@ LEAST, GREATEST = 0.05, 8.0
 TICKS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8)
 LABELS = {
     "records_s": "throughput",
+    "records_per_s": "throughput",
     "cpu_per_record": "broker CPU a record",
     "broker_peak_rss_mb": "memory",
     "ack_ms.p50": "acknowledged, p50",
     "ack_ms.p99": "acknowledged, p99",
     "e2e_ms.p50": "consumed, p50",
     "e2e_ms.p99": "consumed, p99",
+    "end_to_end_ms.p50": "consumed, p50",
+    "end_to_end_ms.p99": "consumed, p99",
+    "redelivery_ms.p50": "delivered again, p50",
+    "seek_ms.p50": "seek answered, p50",
+    "seek_to_message_ms.p50": "seek to message, p50",
     "settled_s": "until all is owned",
     "commits_s": "commits a second",
     "offsets_s": "offsets a second",
@@ -83,15 +89,17 @@ def draw(report: dict[str, Any]) -> str:
         grid.append(line(x_of(tick), TOP - 14, x_of(tick), y, "#24292f" if tick == 1 else "#d8dee4"))
         grid.append(text(x_of(tick), TOP - 20, f"{tick}x", "middle", f'font-size="11" fill="{PLAIN}"'))
     facts = report["machine"]
+    peer, client = "Apache Kafka", f"Apache Kafka {facts['kafka']}, librdkafka {facts['librdkafka']}"
+    if "pulsar" in facts:
+        peer, client = "Apache Pulsar", f"Apache Pulsar {facts['pulsar']}, pulsar-client {facts['client']}"
     under = (
-        f"{report['at'][:10]}, commit {facts['commit']}, Apache Kafka {facts['kafka']}, librdkafka "
-        f"{facts['librdkafka']}, {facts['cores']} cores of {facts['cpu']}"
+        f"{report['at'][:10]}, commit {facts['commit']}, {client}, {facts['cores']} cores of {facts['cpu']}"
     )
     head = [
         text(
             16,
             28,
-            "Ours / Apache Kafka, same machine, alternating runs",
+            f"Ours / {peer}, same machine, alternating runs",
             "start",
             'font-size="17" font-weight="600"',
         ),

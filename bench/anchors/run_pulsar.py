@@ -20,6 +20,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from servers import ROOT, SHARED, Ours
 
 SCRIPTS = SHARED / "bench" / "pulsar"
 LOAD_TOOL = SCRIPTS / "load_pulsar.py"
+PULSAR_VERSION = "4.2.4"
 TIMEOUT_S = 300.0
 IDLE_S = 20.0
 START_S = 60.0
@@ -187,7 +189,7 @@ def main() -> None:
     report |= {
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", "bench/anchors/run_pulsar.py", *repeatable(sys.argv[1:])]),
-        "machine": machine(),
+        "machine": machine() | {"pulsar": PULSAR_VERSION, "client": version("pulsar-client")},
     }
     path = args.out or args.add or ROOT / "bench" / "results" / f"{report['at'][:10]}-pulsar.json"
 
