@@ -46,8 +46,11 @@ BLINK_S = SESSION_MS / 1000 / 4
 
 MIXED = "mixed"
 """One group, members of three libraries."""
-DYNAMIC = (*KINDS, MIXED)
-STATIC = ("confluent", "confluent-consumer", "kafka-python", "aiokafka")
+# A quarter of a minute each: the others are the soak's.
+DYNAMIC = (*KINDS, MIXED) if IS_SOAK else ("confluent", "confluent-consumer", "kafka-python", "aiokafka")
+STATIC = (
+    ("confluent", "confluent-consumer", "kafka-python", "aiokafka") if IS_SOAK else ("confluent-consumer",)
+)
 REPLACED_WHILE_FROZEN = ("confluent",)
 """In other clients whoever wakes up joins anew, takes its instance id back, and its successor is the one that
 ends, or waits; they must not be two processes."""

@@ -1,12 +1,14 @@
 """The same script gives the same transcript on Apache Pulsar and on ours, through the real client.
 
 `pulsar_transcripts/*.txt` were recorded from Apache Pulsar 4.2.4 by `bench/anchors/record_transcripts.py`.
+The scripts mostly wait (for time-outs, delays, silence), so all of them run at once.
 """
 
 import difflib
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,19 +16,34 @@ import pytest
 HERE = Path(__file__).parent
 GOLDEN = sorted((HERE / "pulsar_transcripts").glob("*.txt"))
 
+Scripts = dict[str, "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def scripts(pulsar_url: str, admin_url: str) -> Iterator[Scripts]:
+    """Every script, under way, by its name."""
+    running: Scripts = {}
+    for golden in GOLDEN:
+        command = [sys.executable, str(HERE / "pulsar_clients" / f"{golden.stem}.py")]
+        command += ["--service", pulsar_url, "--admin", admin_url, "--prefix", f"{uuid.uuid4().hex[:8]}-"]
+        running[golden.stem] = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    yield running
+    for process in running.values():
+        process.kill()
+        process.communicate()
+
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)
-def test_transcript_is_pulsars(golden: Path, pulsar_url: str, admin_url: str) -> None:
-    script = HERE / "pulsar_clients" / f"{golden.stem}.py"
-    command = [sys.executable, str(script), "--service", pulsar_url, "--admin", admin_url]
-    command += ["--prefix", f"{uuid.uuid4().hex[:8]}-"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+def test_transcript_is_pulsars(golden: Path, scripts: Scripts) -> None:
+    said, complained = scripts[golden.stem].communicate(timeout=110)
     difference = difflib.unified_diff(
-        golden.read_text().splitlines(), done.stdout.splitlines(), "Apache Pulsar", "ours", lineterm="", n=1
+        golden.read_text().splitlines(), said.splitlines(), "Apache Pulsar", "ours", lineterm="", n=1
     )
     report = "\n".join(difference)
-    if report or done.returncode:
-        pytest.fail(f"{report}\n{done.stderr[-3000:]}", pytrace=False)
+    if report or scripts[golden.stem].returncode:
+        pytest.fail(f"{report}\n{complained[-3000:]}", pytrace=False)
 
 
 def test_every_script_is_recorded() -> None:
