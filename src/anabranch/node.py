@@ -44,6 +44,7 @@ from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.pulsar.listener import PulsarListener
 from anabranch.server.pulsar.registry import load_commands
 from anabranch.server.pulsar.services import PulsarServices
+from anabranch.server.reception import Reception
 from anabranch.server.services import Services
 from anabranch.server.telemetry import Telemetry
 from anabranch.topics.registry import Topics
@@ -106,9 +107,9 @@ class Node:
         self._host.recover()
         services = self._coordinate(cluster, dynamic, clock, chance)
         pulsar = self._open_topics(services, disk)
-        half = max(1, shares.connections // 2)  # neither protocol's clients can take the other's room
-        await self._listen(services, half, undo)
-        await self._listen_for_pulsar(pulsar, half, undo)
+        reception = Reception(dynamic, shares.connections)
+        await self._listen(services, reception, undo)
+        await self._listen_for_pulsar(pulsar, reception, undo)
         await self._listen_for_http(pulsar, undo)
         self._run_all(cluster)
 
@@ -151,10 +152,10 @@ class Node:
         self._run(self._schemas.run())
         self._run(self._transactions.run())
 
-    async def _listen(self, services: Services, connections: int, undo: AsyncExitStack) -> None:
-        """Open the port, for as many connections, and tell the cluster about it."""
+    async def _listen(self, services: Services, reception: Reception, undo: AsyncExitStack) -> None:
+        """Open the port for Kafka's clients and tell the cluster about it."""
         node, sockets = self._config.node, self._config.sockets
-        self._listener = KafkaListener(load_apis(), services, connections)
+        self._listener = KafkaListener(load_apis(), services, reception)
         host, port = await self._listener.open(self._network, sockets.bind.host, sockets.bind.port)
         undo.push_async_callback(self._listener.close, 0)
         told = sockets.advertised
@@ -192,12 +193,12 @@ class Node:
         return PulsarServices(clock, dynamic, cluster, catalog, self._topics, self._schemas)
 
     async def _listen_for_pulsar(
-        self, offered: PulsarServices, connections: int, undo: AsyncExitStack
+        self, offered: PulsarServices, reception: Reception, undo: AsyncExitStack
     ) -> None:
         told = self._config.pulsar
         if told.broker_service_port == NO_PORT:
             return
-        listener = self._pulsar = PulsarListener(load_commands(), offered, connections)
+        listener = self._pulsar = PulsarListener(load_commands(), offered, reception)
         bind = told.bind_address or self._config.sockets.bind.host
         _, port = await listener.open(self._network, bind, told.broker_service_port)
         undo.push_async_callback(listener.close, 0)

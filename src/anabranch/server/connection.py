@@ -69,7 +69,7 @@ class Home(Protocol):
 
     def dismiss(self, connection: "Connection") -> None: ...
 
-    def track(self, work: Coroutine[Any, Any, None], size: int) -> None:
+    def track(self, work: Coroutine[Any, Any, None], size: int) -> object:
         """Run `work`, which has a request of `size` bytes in memory, to its end before the node stops."""
 
 

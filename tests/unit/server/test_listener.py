@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from anabranch.base.network import Peer
+from anabranch.server import client_listener as module
 from anabranch.server import connection as connections
-from anabranch.server import listener as module
 from anabranch.server.config_sections import SocketConfig
 from anabranch.server.connection import Connection
 from anabranch.server.listener import KafkaListener
+from anabranch.server.reception import Reception
 from tests.support.links import RecordingLink
 from tests.support.logs import SetClock
 from tests.unit.server.test_connection import CREATE_NOTHING, ECHO, LATER, SLOW, Home, request
@@ -27,7 +28,7 @@ class Room:
         self.home = Home()
         config = SimpleNamespace(current=SimpleNamespace(sockets=SocketConfig(**sockets)))
         services: Any = SimpleNamespace(clock=self.clock, config=config)
-        self.listener = KafkaListener(self.home.apis, services, room)
+        self.listener = KafkaListener(self.home.apis, services, Reception(services.config, room))
         self.closed = False
         self.host, self.port = "127.0.0.1", 9092
         self._factory: Callable[[], Peer]
@@ -134,7 +135,7 @@ async def test_coming_and_going_leaves_nothing_behind() -> None:
         guest.link.abort()
         await settled()
     assert len(room.listener._connections) == 0
-    assert len(room.listener._by_address) == 0
+    assert room.listener._reception.is_empty
     assert len(room.listener._tasks) == 0
 
 

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from anabranch.base.network import Peer
+from anabranch.server import client_listener as module
 from anabranch.server.config import DynamicConfig
 from anabranch.server.config_file import load
 from anabranch.server.pulsar import connection as connections
-from anabranch.server.pulsar import listener as module
+from anabranch.server.pulsar import listener as protocol
 from anabranch.server.pulsar.listener import PulsarListener
 from anabranch.server.pulsar.registry import load_commands
+from anabranch.server.reception import Reception
 from anabranch.wire.pulsar.commands_pb2 import BaseCommand
 from tests.support.logs import SetClock
 from tests.support.pulsar_wire import Client, frame
@@ -29,7 +31,7 @@ class Room:
         self.clock = SetClock()
         static = {name.replace("_", "."): value for name, value in settings.items()}
         services: Any = SimpleNamespace(clock=self.clock, config=DynamicConfig(load(None, {}, static)))
-        self.listener = PulsarListener(load_commands(), services, room)
+        self.listener = PulsarListener(load_commands(), services, Reception(services.config, room))
         self.host, self.port = "127.0.0.1", 6650
         self._factory: Callable[[], Peer]
         self._sweeping: asyncio.Task[None] | None = None
@@ -68,7 +70,7 @@ class Room:
 async def open_room(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
     for name in ("_SWEEP_S", "_SWEEP_CONTENDED_S"):
         monkeypatch.setattr(module, name, 0.005)
-    for part in (module, connections):
+    for part in (module, protocol, connections):
         monkeypatch.setattr(part, "_trouble", logging.getLogger("trouble"))
     rooms: list[Room] = []
 
