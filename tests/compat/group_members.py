@@ -156,7 +156,7 @@ def with_kafka_python(args: argparse.Namespace, journal: Journal, stopping: Stop
         from kafka import ConsumerRebalanceListener, KafkaConsumer
         from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
         from kafka.coordinator.assignors.range import RangePartitionAssignor
-        from kafka.errors import FencedInstanceIdError, KafkaError
+        from kafka.errors import FencedInstanceIdError, KafkaConnectionError, KafkaError
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
@@ -187,7 +187,10 @@ def with_kafka_python(args: argparse.Namespace, journal: Journal, stopping: Stop
     is_behind = False
     try:
         while not stopping():
-            found = consumer.poll(timeout_ms=100)
+            try:
+                found = consumer.poll(timeout_ms=100)
+            except KafkaConnectionError:  # this client's polls may raise while the broker is away
+                continue
             journal.read((place.partition, one.offset) for place, batch in found.items() for one in batch)
             if found or is_behind:
                 try:
