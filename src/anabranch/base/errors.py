@@ -91,6 +91,10 @@ class InvalidTransactionState(Invalid):
     """The transaction is not in a state that allows this."""
 
 
+class NoShareState(Invalid):
+    """Nothing is kept of the share partition: its group has not been given it, or it was deleted since."""
+
+
 class NotFound(AnabranchError): ...
 
 
@@ -144,6 +148,10 @@ class TransactionCoordinatorFenced(Fenced): ...
 
 class FencedLeaderEpoch(Fenced):
     """The client knows an older leader than this one."""
+
+
+class FencedStateEpoch(Fenced):
+    """The state of the share partition was set from outside since it was read."""
 
 
 class Corrupt(AnabranchError): ...

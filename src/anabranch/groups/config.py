@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from anabranch.base.config import INT_MAX, Kind, at_least, option
 from anabranch.groups.consumer_config import ConsumerConfig
+from anabranch.groups.share_config import ShareConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,5 +101,5 @@ class ClassicConfig(OffsetsConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig(ClassicConfig, ConsumerConfig):
+class GroupConfig(ClassicConfig, ConsumerConfig, ShareConfig):
     """All of the group coordinator's options."""

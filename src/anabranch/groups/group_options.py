@@ -1,12 +1,13 @@
 """What one group can be told by itself: Kafka's configuration of GROUP resources.
 
     consumer.session.timeout.ms       group.consumer.session.timeout.ms of this group
-    consumer.heartbeat.interval.ms    group.consumer.heartbeat.interval.ms
-    consumer.assignment.interval.ms   group.consumer.assignment.interval.ms
+    share.heartbeat.interval.ms       group.share.heartbeat.interval.ms
+    share.auto.offset.reset           nothing: only groups can be told
 
 An option is called as the broker's that it stands before, without `group.`, and two more options of the
 broker say between what it must lie (`group.consumer.min.session.timeout.ms` and so on).  A group need not
-exist to be told something.  Members hear of a change with their next heartbeat.
+exist to be told something, and is told both what matters to a consumer group and to a share group.  Members
+hear of a change with their next heartbeat.
 
 A value that was legal when it was set and lies out of the bounds by now is brought to the nearest within.
 """
@@ -16,9 +17,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from anabranch.base.config import Option, options_of
+from anabranch.base.config import Option, at_least, options_of
 from anabranch.base.errors import InvalidConfig
 from anabranch.groups.config import GroupConfig
+from anabranch.groups.share_config import OWN_OPTIONS
 
 _OF_BROKER = "group."
 
@@ -27,19 +29,36 @@ class GroupOption(NamedTuple):
     attribute: str
     """Where GroupConfig has what holds for a group that is told nothing."""
     option: Option
-    least: str
-    """Where GroupConfig has the bound; and the next one, the upper."""
-    most: str
+    least: str | None = None
+    """Where GroupConfig has the bound, if there is one; and the next one, the upper."""
+    most: str | None = None
+
+
+_BOUNDED = {
+    "consumer": {"session_timeout_ms": 1, "heartbeat_interval_ms": 1, "assignment_interval_ms": 0},
+    "share": {
+        "session_timeout_ms": 1,
+        "heartbeat_interval_ms": 1,
+        "assignment_interval_ms": 0,
+        "record_lock_duration_ms": 1_000,
+        "delivery_count_limit": 2,
+        "partition_max_record_locks": 100,
+    },
+}
+"""By kind of group, what it can be told within the broker's bounds, and the least that is ever legal."""
 
 
 def _declared() -> dict[str, GroupOption]:
     found = {}
-    for attribute in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
-        own = f"consumer_{attribute}"
-        broker = options_of(GroupConfig)[own]
-        name = broker.name.removeprefix(_OF_BROKER)
-        declared = Option(name, broker.kind, broker.default, broker.doc, broker.check, dynamic=True)
-        found[name] = GroupOption(own, declared, f"consumer_min_{attribute}", f"consumer_max_{attribute}")
+    for kind, attributes in _BOUNDED.items():
+        for attribute, least in attributes.items():
+            own = f"{kind}_{attribute}"
+            broker = options_of(GroupConfig)[own]
+            name = broker.name.removeprefix(_OF_BROKER)
+            declared = Option(name, broker.kind, broker.default, broker.doc, at_least(least), dynamic=True)
+            found[name] = GroupOption(own, declared, f"{kind}_min_{attribute}", f"{kind}_max_{attribute}")
+    for own, declared in OWN_OPTIONS.items():
+        found[declared.name] = GroupOption(own, declared)
     return found
 
 
@@ -50,9 +69,9 @@ GROUP_OPTIONS: Mapping[str, Option] = MappingProxyType(
 )
 
 
-def option_of_broker(name: str) -> str:
-    """The option of a broker that holds for groups which are not told `name`."""
-    return _OF_BROKER + name
+def option_of_broker(name: str) -> str | None:
+    """The option of a broker that holds for groups which are not told `name`, if there is one."""
+    return None if _BY_NAME[name].least is None else _OF_BROKER + name
 
 
 def check_group_options(overrides: Mapping[str, str], config: GroupConfig) -> None:
@@ -63,6 +82,8 @@ def check_group_options(overrides: Mapping[str, str], config: GroupConfig) -> No
         if declared is None:
             raise InvalidConfig(f"Unknown group config name: {name}")
         value = declared.option.parse(text)
+        if declared.least is None or declared.most is None:
+            continue
         if value < getattr(config, declared.least):
             raise InvalidConfig(f"{name} must be greater than or equal to {bounds[declared.least].name}")
         if value > getattr(config, declared.most):
@@ -79,6 +100,7 @@ def config_for_group(config: GroupConfig, overrides: Mapping[str, str]) -> Group
                 value = declared.option.parse(text)
             except InvalidConfig:
                 continue
-            least, most = getattr(config, declared.least), getattr(config, declared.most)
-            told[declared.attribute] = min(max(value, least), most)
+            if declared.least is not None and declared.most is not None:
+                value = min(max(value, getattr(config, declared.least)), getattr(config, declared.most))
+            told[declared.attribute] = value
     return replace(config, **told)

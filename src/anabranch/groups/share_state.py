@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 NOT_INITIALISED = -1
-"""The start offset of a share partition that nobody has read from; of a write: it stays where it is."""
+"""The start offset of a share partition that nobody has read from yet; of a write: it stays where it is."""
 
 UNKNOWN_COUNT = -1
 """The number of completed deliveries, where nobody says."""
@@ -69,9 +69,10 @@ Changed = Callable[[ShareKey], None]
 
 class ShareStates(Protocol):
     async def read(self, key: ShareKey, leader_epoch: int = ANY_LEADER) -> ShareState:
-        """What is kept; of a share partition never heard of: epoch 0, NOT_INITIALISED, no batches.
+        """What is kept.
 
-        FencedLeaderEpoch if a leader with a greater epoch has read or written since.
+        NoShareState if nothing is: a share partition is initialised (to NOT_INITIALISED, no batches) before
+        its group is assigned it.  FencedLeaderEpoch if a leader with a greater epoch has read or written since.
         """
 
     async def write(
@@ -86,8 +87,8 @@ class ShareStates(Protocol):
         """Lay `batches` over what is kept and forget what is below `start_offset`; durable on return.
 
         `delivery_complete_count` is how many records at or above the start offset are done with; the lag is
-        computed from it.  FencedStateEpoch if the state was set from outside since it was read,
-        FencedLeaderEpoch as for `read`; in both cases whoever writes leads no more, and reads again if it does.
+        computed from it.  FencedStateEpoch if the state was set from outside since it was read, NoShareState
+        if it was deleted, FencedLeaderEpoch as for `read`: whoever writes must read again, or leads no more.
         """
 
     def on_change(self, changed: Changed) -> None:

@@ -27,6 +27,7 @@ from anabranch.base.config import Option, options_of, section
 from anabranch.base.errors import Invalid, InvalidConfig
 from anabranch.cluster.image import ClusterImage
 from anabranch.groups.config import GroupConfig
+from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.log.config import BROKER_OPTIONS as LOG_OPTIONS
 from anabranch.log.config import LogConfig
@@ -56,6 +57,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "producers": ProducerStateConfig,
     "telemetry": TelemetryConfig,
     "groups": GroupConfig,
+    "share_states": ShareStateConfig,
     "transactions": TransactionConfig,
     "pulsar": PulsarConfig,
     "policies": PolicyDefaults,
@@ -93,6 +95,7 @@ class BrokerConfig:
     producers: ProducerStateConfig
     telemetry: TelemetryConfig
     groups: GroupConfig
+    share_states: ShareStateConfig
     transactions: TransactionConfig
     pulsar: PulsarConfig
     policies: PolicyDefaults

@@ -45,6 +45,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.InvalidProducerEpoch: ErrorCode.invalid_producer_epoch,
     errors.TransactionCoordinatorFenced: ErrorCode.transaction_coordinator_fenced,
     errors.FencedLeaderEpoch: ErrorCode.fenced_leader_epoch,
+    errors.FencedStateEpoch: ErrorCode.fenced_state_epoch,
     errors.UnknownLeaderEpoch: ErrorCode.unknown_leader_epoch,
     # It would work later.  Of Kafka's codes this is the one that every client retries.
     errors.Conflict: ErrorCode.request_timed_out,
