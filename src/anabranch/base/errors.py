@@ -91,6 +91,13 @@ class InvalidTransactionState(Invalid):
     """The transaction is not in a state that allows this."""
 
 
+class InvalidRecordState(Invalid):
+    """Of a share group: the record is not acquired, or by somebody else."""
+
+
+class InvalidShareSessionEpoch(Invalid): ...
+
+
 class NoShareState(Invalid):
     """Nothing is kept of the share partition: its group has not been given it, or it was deleted since."""
 
@@ -115,6 +122,9 @@ class UnknownSubscription(NotFound):
 
 
 class FetchSessionNotFound(NotFound): ...
+
+
+class ShareSessionNotFound(NotFound): ...
 
 
 class InvalidFetchSessionEpoch(Invalid): ...
@@ -166,6 +176,10 @@ class UnknownLeaderEpoch(Unavailable):
 
 class Throttled(Unavailable):
     """Too early or too much; the limit is the caller's own."""
+
+
+class ShareSessionLimitReached(Unavailable):
+    """The broker keeps as many sessions of share consumers as it may."""
 
 
 class CoordinatorLoading(Unavailable):

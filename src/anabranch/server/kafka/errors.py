@@ -26,6 +26,8 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.UnsupportedForFormat: ErrorCode.unsupported_for_message_format,
     errors.UnsupportedCompression: ErrorCode.unsupported_compression_type,
     errors.OffsetOutOfRange: ErrorCode.offset_out_of_range,
+    errors.InvalidRecordState: ErrorCode.invalid_record_state,
+    errors.InvalidShareSessionEpoch: ErrorCode.invalid_share_session_epoch,
     errors.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
     errors.InvalidTransactionState: ErrorCode.invalid_txn_state,
     # What it names is not there, or is.
@@ -34,6 +36,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.UnknownTopicId: ErrorCode.unknown_topic_id,
     errors.UnknownNamespace: ErrorCode.invalid_topic_exception,  # of a topic that is to be made
     errors.UnknownSubscription: ErrorCode.unknown_subscription_id,
+    errors.ShareSessionNotFound: ErrorCode.share_session_not_found,
     errors.FetchSessionNotFound: ErrorCode.fetch_session_id_not_found,
     errors.InvalidFetchSessionEpoch: ErrorCode.invalid_fetch_session_epoch,
     errors.FetchSessionTopicIdError: ErrorCode.fetch_session_topic_id_error,
@@ -52,6 +55,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.Unavailable: ErrorCode.request_timed_out,
     errors.TimedOut: ErrorCode.request_timed_out,
     errors.Throttled: ErrorCode.throttling_quota_exceeded,
+    errors.ShareSessionLimitReached: ErrorCode.share_session_limit_reached,
     errors.CoordinatorLoading: ErrorCode.coordinator_load_in_progress,
     errors.CoordinatorNotAvailable: ErrorCode.coordinator_not_available,
     errors.DiskFull: ErrorCode.kafka_storage_error,
