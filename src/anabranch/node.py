@@ -22,7 +22,7 @@ from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
 from anabranch.base.network import Network, TcpNetwork
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
+from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
 from anabranch.cluster.image import BrokerImage, ClusterImage
 from anabranch.cluster.open_topics import keep_informed
@@ -120,6 +120,9 @@ class Node:
         self._groups = group_coordinator(
             cluster, self._host, clock, chance, lambda: dynamic.current.groups, self._subscribed
         )
+        self._share_groups = share_coordinator(
+            cluster, self._host, clock, lambda: dynamic.current.share_states, self._groups
+        )
         self._producer_ids = ProducerIds(cluster)
         self._transactions = transaction_coordinator(
             cluster,
@@ -138,6 +141,7 @@ class Node:
             telemetry=Telemetry(cluster, dynamic, clock, chance),
             fetch_sessions=FetchSessions(self._config.fetch.max_session_slots, clock, chance),
             groups=self._groups,
+            share_groups=self._share_groups,
             transactions=self._transactions,
         )
 
@@ -147,6 +151,7 @@ class Node:
         self._run(self._listener.sweep())
         self._run(self._upkeep.run())
         self._run(self._groups.load())
+        self._run(self._share_groups.states.run())
         self._run(self._states.load())
         self._run(self._topics.run())
         self._run(self._schemas.run())
@@ -248,6 +253,7 @@ class Node:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._transactions.close()
+        self._share_groups.close()
         self._groups.close()
         self._states.close()
         await self._producer_ids.close()

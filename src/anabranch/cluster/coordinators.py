@@ -15,6 +15,9 @@ from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from anabranch.groups.parts import NO_SUBSCRIPTIONS, Subscriptions, Surroundings
+from anabranch.groups.share_config import ShareStateConfig
+from anabranch.groups.share_coordinator import ShareCoordinator
+from anabranch.groups.share_states import SHARE_STATE_TOPIC, KeptShareStates
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator
 from anabranch.groups.transaction_markers import Markers
@@ -58,9 +61,11 @@ def group_coordinator(
 
     def image_changed(old: ClusterImage, new: ClusterImage) -> None:
         coordinator.topics_deleted(
-            before.name.kafka
-            for before, after in topic_changes(old, new)
-            if before is not None and after is None
+            {
+                before.name.kafka: before.id
+                for before, after in topic_changes(old, new)
+                if before is not None and after is None
+            }
         )
 
     cluster.subscribe(image_changed)
@@ -89,3 +94,41 @@ def transaction_coordinator(
 
     markers = Markers(host, groups)
     return TransactionCoordinator(clock, host, config, new_producer_id, create_topic, markers)
+
+
+def share_coordinator(
+    cluster: Cluster,
+    host: PartitionHost,
+    clock: Clock,
+    config: Callable[[], ShareStateConfig],
+    groups: GroupCoordinator,
+) -> ShareCoordinator:
+    """The coordinator of share groups on this broker, told of topics that are deleted."""
+
+    async def create_topic() -> None:
+        told = config()
+        new = NewTopic(
+            TopicName.from_kafka(SHARE_STATE_TOPIC),
+            told.topic_partitions,
+            told.topic_replication_factor,
+            config=told.topic_config,
+        )
+        await cluster.create_topic(new)
+
+    topics = GroupTopics(lambda: cluster.image)
+    states = KeptShareStates(
+        clock,
+        topics,
+        config,
+        lambda index: host.partition(SHARE_STATE_TOPIC, index),
+        lambda index: host.is_stored(SHARE_STATE_TOPIC, index),
+        create_topic,
+    )
+
+    def image_changed(old: ClusterImage, new: ClusterImage) -> None:
+        states.topics_deleted(
+            {before.id for before, after in topic_changes(old, new) if before is not None and after is None}
+        )
+
+    cluster.subscribe(image_changed)
+    return ShareCoordinator(groups, states, topics)

@@ -6,9 +6,9 @@
                 classic_news        how members hear of a rebalance
                 classic_group       the group: its states, its members, its record
 
-Here is where requests, records and timers find their group.  A group of the other protocol is
-asked through `ClassicMembers`: members of this one may take part in it while a group moves from one
-to the other.
+Here is where requests, records and timers find their group.  A consumer group is asked
+through `ClassicMembers`: members of this protocol may take part in it while a group moves from one to the
+other.  A share group never moves.
 
 After a restart a group is what was last written: stable, with members that have one session to be heard
 of, or empty.
@@ -25,7 +25,7 @@ from anabranch.groups.classic_news import tell_held, tell_news
 from anabranch.groups.classic_sync import Identity, Syncing
 from anabranch.groups.classic_turn import NAME, Turn
 from anabranch.groups.effects import Answer, Effects, Token
-from anabranch.groups.group import Group
+from anabranch.groups.group import Group, GroupKind
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.records import GROUP_KEY, read_group, read_group_key
 from anabranch.wire.kafka.schema import ErrorCode
@@ -69,11 +69,12 @@ class ClassicGroups:
             turn.say(token, answers.not_joined(code, who.member_id))
             return turn.effects
         group = self._groups.get(group_id)
-        if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
-            if self._elsewhere is not None:
-                return self._elsewhere.join(group, who, token, now_ms)
+        if group is not None and self._is_closed(group):
             turn.say(token, answers.not_joined(ErrorCode.inconsistent_group_protocol))
             return turn.effects
+        elsewhere = self._elsewhere_of(group)
+        if group is not None and elsewhere is not None and not group.is_empty:
+            return elsewhere.join(group, who, token, now_ms)
         if not isinstance(group, ClassicGroup):
             if who.member_id:
                 answer = answers.not_joined(ErrorCode.unknown_member_id, who.member_id)
@@ -82,6 +83,17 @@ class ClassicGroups:
             group = self._new_group(turn, group_id, token)
         classic_join.join(turn, group, who, token, self._around.chance)
         return turn.effects
+
+    def _is_closed(self, group: Group) -> bool:
+        """Members of this protocol cannot be in it, nor take its place."""
+        if group.kind is GroupKind.SHARE:
+            return True
+        return not isinstance(group, ClassicGroup) and not group.is_empty and self._elsewhere is None
+
+    def _elsewhere_of(self, group: Group | None) -> ClassicMembers | None:
+        """Who serves members of this protocol in a group of another."""
+        is_consumers = group is not None and group.kind is GroupKind.CONSUMER
+        return self._elsewhere if is_consumers else None
 
     def _new_group(self, turn: Turn, group_id: str, token: Token) -> ClassicGroup:
         """A group of this protocol, in the place of an empty one of the other if there is one."""
@@ -103,8 +115,8 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup):
             classic_sync.sync(turn, group, who, token)
-        elif group is not None and self._elsewhere is not None and not group.is_empty:
-            return self._elsewhere.sync(group, who, token, now_ms)
+        elif group is not None and not group.is_empty and (elsewhere := self._elsewhere_of(group)):
+            return elsewhere.sync(group, who, token, now_ms)
         else:
             turn.say(token, answers.not_synced(_no_such(group_id)))
         return turn.effects
@@ -123,8 +135,8 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup):
             classic_sync.heartbeat(turn, group, who, generation, token, may_hold=may_hold)
-        elif group is not None and self._elsewhere is not None:
-            return self._elsewhere.heartbeat(group, who, generation, token, now_ms)
+        elif group is not None and (elsewhere := self._elsewhere_of(group)):
+            return elsewhere.heartbeat(group, who, generation, token, now_ms)
         else:
             turn.say(token, answers.heard(_no_such(group_id)))
         return turn.effects
@@ -134,8 +146,8 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup):
             classic_sync.leave(turn, group, leaving, token)
-        elif group is not None and self._elsewhere is not None:
-            return self._elsewhere.leave(group, leaving, token, now_ms)
+        elif group is not None and (elsewhere := self._elsewhere_of(group)):
+            return elsewhere.leave(group, leaving, token, now_ms)
         elif not group_id:
             turn.say(token, {"error_code": ErrorCode.invalid_group_id, "members": []})
         else:

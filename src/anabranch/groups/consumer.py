@@ -69,11 +69,12 @@ class ConsumerGroups:
         if request.epoch == JOINING:
             if group is None:
                 return ConsumerGroup(request.group_id)
-            if group.is_empty:
-                effects.records.extend(group.tombstones())
-                return ConsumerGroup(request.group_id)
-            if isinstance(group, ClassicGroup) and may_upgrade(group, self._around.config()):
-                return self._upgraded(group, effects, now_ms)
+            if isinstance(group, ClassicGroup):
+                if group.is_empty:
+                    effects.records.extend(group.tombstones())
+                    return ConsumerGroup(request.group_id)
+                if may_upgrade(group, self._around.config()):
+                    return self._upgraded(group, effects, now_ms)
         if group is None:
             raise requests.no_such_group(request)
         raise requests.not_a_consumer_group(request.group_id, exists=True)

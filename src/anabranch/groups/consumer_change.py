@@ -15,7 +15,6 @@ where computing it costs nothing.
 """
 
 import logging
-from hashlib import blake2b
 
 from anabranch.base.errors import Invalid
 from anabranch.groups.assignors import ASSIGNORS
@@ -40,10 +39,9 @@ from anabranch.groups.consumer_records import (
 from anabranch.groups.consumer_regex_match import TopicPattern
 from anabranch.groups.effects import Effects, KeyValue
 from anabranch.groups.parts import Surroundings, TopicFacts
+from anabranch.groups.subscribed_topics import LOOK_AT_TOPICS_MS, subscribed_topics, topics_hash
 
 log = logging.getLogger(__name__)
-
-_LOOK_AT_TOPICS_MS = 500
 
 NAME = "consumer"
 ASSIGN = "assign"
@@ -113,7 +111,7 @@ class Change:
     def follow_topics(self) -> None:
         """Look whether topics have come, gone or grown since the last epoch; not at every heartbeat."""
         group = self.group
-        if self._now_ms - group.looked_at_topics_ms < _LOOK_AT_TOPICS_MS:
+        if self._now_ms - group.looked_at_topics_ms < LOOK_AT_TOPICS_MS:
             return
         self._effects.after(lambda: _looked_at_topics(group, self._now_ms))
         names = self._around.topics.names()
@@ -121,7 +119,7 @@ class Change:
             self._effects.after(lambda: _saw_names(group, names))
             for regex in group.resolved:
                 self._resolve_again(regex)
-        if self._hash(self._subscribed()) != group.topics_hash:
+        if topics_hash(self._subscribed()) != group.topics_hash:
             self._subscriptions_changed = True
 
     def _resolve(self, regex: str) -> None:
@@ -141,18 +139,7 @@ class Change:
     def _subscribed(self) -> dict[str, TopicFacts]:
         """The topics that the members are subscribed to and that are there."""
         names = {name for member in self.members.values() for name in topics_of(member, self._resolved)}
-        found = ((name, self._around.topics.by_name(name)) for name in sorted(names))
-        return {name: facts for name, facts in found if facts is not None}
-
-    @staticmethod
-    def _hash(topics: dict[str, TopicFacts]) -> int:
-        if not topics:
-            return 0
-        digest = blake2b(digest_size=8)
-        for name, facts in topics.items():
-            racks = [sorted(racks) for racks in facts.partition_racks]
-            digest.update(repr((name, facts.topic_id.hex, racks)).encode())
-        return int.from_bytes(digest.digest(), signed=True)
+        return subscribed_topics(names, self._around.topics)
 
     # --- epochs
 
@@ -162,7 +149,7 @@ class Change:
         if subscribed is not None:
             self._drop_unused_expressions()
             self.epoch += 1
-            self._topics_hash = self._hash(subscribed)
+            self._topics_hash = topics_hash(subscribed)
             self._write(epoch_record(self.group.group_id, self.epoch, self._topics_hash))
         if self.epoch > self.target_epoch and self.members:
             self._maybe_assign(subscribed or self._subscribed())

@@ -36,13 +36,13 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> Answer:
         "client_host": member.client_host,
         "subscribed_topic_names": sorted(member.topic_names),
         "subscribed_topic_regex": member.topic_regex,
-        "assignment": _assignment(member.assigned, topics),
-        "target_assignment": _assignment(group.targets.get(member.member_id, {}), topics),
+        "assignment": described_assignment(member.assigned, topics),
+        "target_assignment": described_assignment(group.targets.get(member.member_id, {}), topics),
         "member_type": _CLASSIC if member.is_classic else _CONSUMER,
     }
 
 
-def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> Answer:
+def described_assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> Answer:
     found = ((topics.by_id(topic_id), indexes) for topic_id, indexes in partitions.items())
     return {
         "topic_partitions": [

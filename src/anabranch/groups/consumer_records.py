@@ -13,7 +13,7 @@ The hash is our own, not Kafka's: nobody but the coordinator compares it, and on
 and partitions are written in order, so that equal states are equal bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -34,11 +34,12 @@ from anabranch.groups.fields import (
     INT32,
     INT64,
     Fields,
+    compact_array,
     compact_blob,
     compact_string,
+    int32s,
     string,
     tagged,
-    varint,
 )
 
 EPOCH, TOPICS, MEMBER, TARGET_EPOCH, TARGET, HELD, REGEX = 3, 4, 5, 6, 7, 8, 16
@@ -123,7 +124,7 @@ def member_record(group_id: str, member: Member) -> KeyValue:
             compact_string(member.rack_id),
             compact_string(member.client_id),
             compact_string(member.client_host),
-            _array(compact_string(name) for name in sorted(member.topic_names)),
+            compact_array(compact_string(name) for name in sorted(member.topic_names)),
             compact_string(member.topic_regex),
             INT32.pack(member.rebalance_timeout_ms),
             compact_string(member.assignor),
@@ -151,20 +152,11 @@ def read_member(member_id: str, data: bytes) -> Member:
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> KeyValue:
-    topics = _array(
-        topic.bytes + _int32s(sorted(partitions)) + _NO_TAGS for topic, partitions in sorted(target.items())
-    )
-    return KeyValue(key(TARGET, group_id, member_id), _V0 + topics + _NO_TAGS)
+    return KeyValue(key(TARGET, group_id, member_id), _V0 + topic_partitions(target) + _NO_TAGS)
 
 
 def read_target(data: bytes) -> Partitions:
-    fields = _value(data)
-    target: dict[UUID, frozenset[int]] = {}
-    for _ in range(fields.count(flexible=True)):
-        topic = UUID(bytes=fields.take(16))
-        target[topic] = frozenset(_read_int32s(fields))
-        fields.tags()
-    return target
+    return read_topic_partitions(_value(data))
 
 
 def held_record(group_id: str, member: Member) -> KeyValue:
@@ -197,7 +189,7 @@ def read_held(asked: Member, data: bytes) -> Member:
 
 
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> KeyValue:
-    topics = _array(compact_string(name) for name in sorted(resolved.topics))
+    topics = compact_array(compact_string(name) for name in sorted(resolved.topics))
     value = _V0 + topics + INT64.pack(resolved.version) + INT64.pack(resolved.resolved_ms) + _NO_TAGS
     return KeyValue(key(REGEX, group_id, regex), value)
 
@@ -219,17 +211,19 @@ def _value(data: bytes) -> Fields:
     return fields
 
 
-def _array(items: Iterable[bytes]) -> bytes:
-    encoded = list(items)
-    return varint(len(encoded) + 1) + b"".join(encoded)
+def topic_partitions(partitions: Partitions) -> bytes:
+    return compact_array(
+        topic.bytes + int32s(sorted(indexes)) + _NO_TAGS for topic, indexes in sorted(partitions.items())
+    )
 
 
-def _int32s(numbers: Iterable[int]) -> bytes:
-    return _array(INT32.pack(number) for number in numbers)
-
-
-def _read_int32s(fields: Fields) -> list[int]:
-    return [fields.int32() for _ in range(fields.count(flexible=True))]
+def read_topic_partitions(fields: Fields) -> Partitions:
+    partitions: dict[UUID, frozenset[int]] = {}
+    for _ in range(fields.count(flexible=True)):
+        topic = UUID(bytes=fields.take(16))
+        partitions[topic] = frozenset(fields.int32s())
+        fields.tags()
+    return partitions
 
 
 def _tagged_int64(fields: Fields) -> int:
@@ -238,22 +232,22 @@ def _tagged_int64(fields: Fields) -> int:
 
 
 def _held(held: Held) -> bytes:
-    return _array(_held_topic(topic, epochs) for topic, epochs in sorted(held.items()))
+    return compact_array(_held_topic(topic, epochs) for topic, epochs in sorted(held.items()))
 
 
 def _held_topic(topic: UUID, epochs: Mapping[int, int]) -> bytes:
     partitions = sorted(epochs)
-    at = _int32s(epochs[partition] for partition in partitions)
-    return topic.bytes + _int32s(partitions) + tagged({_TAG: at})
+    at = int32s(epochs[partition] for partition in partitions)
+    return topic.bytes + int32s(partitions) + tagged({_TAG: at})
 
 
 def _read_held(fields: Fields) -> Held:
     held: dict[UUID, dict[int, int]] = {}
     for _ in range(fields.count(flexible=True)):
         topic = UUID(bytes=fields.take(16))
-        partitions = _read_int32s(fields)
+        partitions = fields.int32s()
         content = fields.tags().get(_TAG)
-        epochs = _read_int32s(Fields(content)) if content is not None else []
+        epochs = Fields(content).int32s() if content is not None else []
         # Before 4.3 there were no such epochs; 0 lets any epoch of the member's commit.
         epochs += [0] * (len(partitions) - len(epochs))
         held[topic] = dict(zip(partitions, epochs, strict=False))
@@ -264,7 +258,7 @@ def _classic(classic: ClassicMember | None) -> bytes:
     # A tagged structure that may be null is written even then: a byte says whether it follows.
     if classic is None:
         return b"\x00"
-    protocols = _array(
+    protocols = compact_array(
         compact_string(protocol.name) + compact_blob(protocol.metadata) + _NO_TAGS
         for protocol in classic.protocols
     )

@@ -8,17 +8,17 @@
 Checks, codes and messages are Kafka's; clients print them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.groups.consumer_config import ConsumerConfig
-from anabranch.groups.consumer_member import AWAY, JOINING, LEFT, Held, Partitions
+from anabranch.groups.consumer_member import AWAY, JOINING, LEFT, Partitions
 from anabranch.groups.effects import Answer
 from anabranch.wire.kafka.schema import ErrorCode
 
 _OWN_ID_FROM = 1
-_LONGEST_ID = 4096
+LONGEST_ID = 4096
 """Of a group, a member, an instance, a rack, a client: records take texts of up to 32,767 bytes."""
 
 
@@ -88,8 +88,8 @@ def _wrong_texts(request: Heartbeat) -> str | None:
     if request.rack_id == "":
         return "RackId can't be empty."
     texts = (request.group_id, request.member_id, request.instance_id, request.rack_id, request.client_id)
-    if any(text is not None and len(text) > _LONGEST_ID for text in texts):
-        return f"An id is longer than {_LONGEST_ID} characters."
+    if any(text is not None and len(text) > LONGEST_ID for text in texts):
+        return f"An id is longer than {LONGEST_ID} characters."
     return None
 
 
@@ -170,7 +170,7 @@ def left(member_id: str, epoch: int) -> Answer:
     return {"member_id": member_id, "member_epoch": epoch, "heartbeat_interval": 0}
 
 
-def assignment(held: Held) -> Answer:
+def assignment(held: Mapping[UUID, Iterable[int]]) -> Answer:
     return {"topic_partitions": [_topic(topic, partitions) for topic, partitions in sorted(held.items())]}
 
 

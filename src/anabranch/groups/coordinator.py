@@ -15,8 +15,9 @@ CoordinatorLoading while the shard is being read, NotCoordinator if another brok
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
+from uuid import UUID
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists
@@ -122,19 +123,21 @@ class GroupCoordinator:
             except AnabranchError as error:
                 log.warning("the groups of partition %d cannot be served: %s", index, error)
 
-    def topics_deleted(self, names: Iterable[str]) -> None:
-        """Forget what was committed for topics that are no more."""
-        gone = [name for name in names if name != OFFSETS_TOPIC]
+    def topics_deleted(self, topics: Mapping[str, UUID]) -> None:
+        """Forget what was committed for topics that are no more, and that share groups had them."""
+        gone = {name: topic_id for name, topic_id in topics.items() if name != OFFSETS_TOPIC}
         if gone and self._in_use():
             task = asyncio.ensure_future(self._forget(gone))
             self._forgetting.add(task)
             task.add_done_callback(self._forgetting.discard)
 
-    async def _forget(self, topics: list[str]) -> None:
+    async def _forget(self, topics: Mapping[str, UUID]) -> None:
+        topic_ids = frozenset(topics.values())
         for index in self._in_use():
             try:
                 await self._runtime.load(index)
                 self._runtime.tell(index, lambda shard, now_ms: shard.offsets.forget_topics(topics))
+                self._runtime.tell(index, lambda shard, now_ms: shard.share.forget_topics(topic_ids, now_ms))
             except AnabranchError as error:
                 log.warning("offsets of deleted topics stay in partition %d: %s", index, error)
 

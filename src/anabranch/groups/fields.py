@@ -10,6 +10,7 @@ are not known are passed over.
 """
 
 import struct
+from collections.abc import Iterable
 
 from anabranch.base.errors import Corrupt, TooLarge
 
@@ -79,6 +80,10 @@ class Fields:
     def blob(self, *, flexible: bool = False) -> bytes:
         return self.take(max(0, self.varint() - 1 if flexible else self.int32()))
 
+    def int32s(self) -> list[int]:
+        """A compact array of them."""
+        return [self.int32() for _ in range(self.count(flexible=True))]
+
     def tags(self) -> dict[int, bytes]:
         return {self.varint(): self.take(self.varint()) for _ in range(self.varint())}
 
@@ -118,6 +123,15 @@ def compact_string(text: str | None) -> bytes:
 
 def compact_blob(data: bytes) -> bytes:
     return varint(len(data) + 1) + data
+
+
+def compact_array(items: Iterable[bytes]) -> bytes:
+    encoded = list(items)
+    return varint(len(encoded) + 1) + b"".join(encoded)
+
+
+def int32s(numbers: Iterable[int]) -> bytes:
+    return compact_array(INT32.pack(number) for number in numbers)
 
 
 def varint(number: int) -> bytes:

@@ -1,12 +1,12 @@
 """A group, whichever protocol its members speak.
 
-`GroupShard` keeps one dictionary of groups by id.  The two protocols put their own kind of group into
-it and turn one kind into the other; offsets, listing and deletion see only this:
+`GroupShard` keeps one dictionary of groups by id.  Each protocol puts its own kind of group into it, and two
+of them turn theirs into the other's; offsets, listing and deletion see only this:
 
-    kind      classic                               consumer
-    state     Empty, PreparingRebalance,            Empty, Assigning, Reconciling, Stable, Dead
-              CompletingRebalance, Stable, Dead
-    epoch     the generation                        the member's own epoch
+    kind      classic                               consumer                       share
+    state     Empty, PreparingRebalance,            Empty, Assigning,              Empty, Stable
+              CompletingRebalance, Stable, Dead     Reconciling, Stable, Dead
+    epoch     the generation                        the member's own epoch         (commits nothing)
 
 A group that only has offsets (nobody ever joined; its clients assign partitions themselves) is a classic
 group that is Empty and has no protocol type.
@@ -25,6 +25,7 @@ class GroupKind(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 class Group(Protocol):

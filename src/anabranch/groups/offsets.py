@@ -144,7 +144,7 @@ class CommittedOffsets:
     def delete(self, group_id: str, topics: Sequence[TopicPartitions], token: Token, now_ms: int) -> Effects:
         effects = Effects()
         group = self._groups.get(group_id)
-        if group is None or group.state == "Dead":
+        if group is None or group.state == "Dead" or group.kind is GroupKind.SHARE:
             effects.reply(token, {"error_code": ErrorCode.group_id_not_found, "topics": []})
         elif group.kind is GroupKind.CLASSIC and not group.is_empty and group.protocol_type != _CONSUMER:
             effects.reply(token, {"error_code": ErrorCode.non_empty_group, "topics": []})
@@ -315,7 +315,8 @@ class CommittedOffsets:
                     old.append(_tombstone(name))
         room = _TOMBSTONES_AT_ONCE - len(effects.records)
         effects.records.extend(old[:room])
-        if len(old) < room and not kept and group.is_empty and not self._pending.is_open(group.group_id):
+        is_held = kept or self._pending.is_open(group.group_id) or group.kind is GroupKind.SHARE
+        if len(old) < room and group.is_empty and not is_held:
             effects.records.extend(group.tombstones())
 
     def _fetched(self, request: Fetch, topic: TopicPartitions, index: int, offset: Numbered | None) -> Answer:

@@ -2,7 +2,8 @@
 
     GroupShard ─┬─ offsets    CommittedOffsets  what groups have committed         keys 0, 1
                 ├─ classic    ClassicGroups     Join, Sync, Heartbeat, Leave       key 2
-                └─ consumer   ConsumerGroups    KIP-848                            keys 3-8, 16
+                ├─ consumer   ConsumerGroups    KIP-848                            keys 3-8, 16
+                └─ share      ShareGroups       KIP-932                            keys 10-15
 
 A part owns the records whose key begins with one of its versions (the int16 that every key of
 `__consumer_offsets` begins with) and the timers whose key is a tuple that begins with its name.  Groups

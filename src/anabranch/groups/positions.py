@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.groups.effects import Effects, Token
+from anabranch.groups.group import GroupKind
 from anabranch.groups.records import CommittedOffset, OffsetKey, write_offset, write_offset_key
 from anabranch.groups.shard import GroupShard
 
@@ -24,9 +25,11 @@ class Position(NamedTuple):
 
 
 def has_readers(shard: GroupShard, group_id: str, topic: str) -> bool:
-    """Whether members of the group read the topic."""
+    """Whether members of the group read the topic, and commit how far they got; a share group's do not."""
     group = shard.groups.get(group_id)
-    return group is not None and not group.is_empty and group.is_subscribed_to(topic)
+    if group is None or group.is_empty or group.kind is GroupKind.SHARE:
+        return False
+    return group.is_subscribed_to(topic)
 
 
 def commit_positions(shard: GroupShard, positions: Iterable[Position], token: Token, now_ms: int) -> Effects:

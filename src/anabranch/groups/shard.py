@@ -3,7 +3,7 @@
     replay(key, value) ─> the part that owns the key's version
     timeout(timer)     ─> the part whose name the timer begins with
 
-A record of a kind that nobody here knows (share groups, streams groups, kinds to come) is passed over:
+A record of a kind that nobody here knows (streams groups, kinds to come) is passed over:
 it stays in the log for whoever does.
 """
 
@@ -15,9 +15,10 @@ from anabranch.groups.consumer import ConsumerGroups
 from anabranch.groups.consumer_classic import ClassicMembersOfConsumerGroups
 from anabranch.groups.effects import Effects
 from anabranch.groups.fields import INT16
-from anabranch.groups.group import Group
+from anabranch.groups.group import Group, GroupKind
 from anabranch.groups.offsets import CommittedOffsets
 from anabranch.groups.parts import Part, Surroundings
+from anabranch.groups.share import ShareGroups
 
 
 class GroupShard:
@@ -26,9 +27,14 @@ class GroupShard:
         self.offsets = CommittedOffsets(around, self.groups, ClassicGroup)
         self.classic = ClassicGroups(around, self.groups, ClassicMembersOfConsumerGroups(around, self.groups))
         self.consumer = ConsumerGroups(around, self.groups)
-        parts: tuple[Part, ...] = (self.offsets, self.classic, self.consumer)
+        self.share = ShareGroups(around, self.groups)
+        parts: tuple[Part, ...] = (self.offsets, self.classic, self.consumer, self.share)
         self._by_name = {part.name: part for part in parts}
         self._by_version = {version: part for part in parts for version in part.key_versions}
+
+    def has_share_group(self, group_id: str) -> bool:
+        group = self.groups.get(group_id)
+        return group is not None and group.kind is GroupKind.SHARE
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         part = self._by_version.get(_version(key))

@@ -1,8 +1,8 @@
 """What share groups (KIP-932) can be told: names, defaults and bounds are Kafka's.
 
-Those with `min` and `max` bound what single groups can be told (`group_options`), not the broker's own.  Three
-things only a group can be told: where it begins to read, what it reads of transactions, and whether its
-consumers may renew their locks; of a broker's they are the defaults.
+Those with `min` and `max` bound what single groups can be told (`group_options`), not the broker's own.
+Three things only a group can be told: where it begins to read, what it reads of transactions, and whether its
+consumers may renew their locks.
 
 Heartbeat and assignment intervals are upper limits, as for consumer groups: see `consumer_pace`.
 """
@@ -238,7 +238,7 @@ class ShareStateConfig:
         Kind.INT,
         50,
         at_least(1),
-        "Partitions of the topic that keeps the state of share groups; it cannot be changed once it is there.",
+        "Partitions of the topic that keeps the state of share groups; it cannot be changed later.",
     )
     topic_replication_factor: int = option(
         "share.coordinator.state.topic.replication.factor",
@@ -279,7 +279,7 @@ class ShareStateConfig:
 
     @property
     def topic_config(self) -> dict[str, str]:
-        """Kafka's: not compacted, since changes add up until the next snapshot; old ones are cut off instead."""
+        """Not compacted, since changes add up until the next snapshot: old records are cut off instead."""
         return {
             "cleanup.policy": "delete",
             "retention.ms": "-1",

@@ -72,7 +72,7 @@ class ShareStates(Protocol):
         """What is kept.
 
         NoShareState if nothing is: a share partition is initialised (to NOT_INITIALISED, no batches) before
-        its group is assigned it.  FencedLeaderEpoch if a leader with a greater epoch has read or written since.
+        its group is assigned it.  FencedLeaderEpoch if a leader of a greater epoch has read or written since.
         """
 
     async def write(

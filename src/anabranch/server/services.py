@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
 from anabranch.groups.coordinator import GroupCoordinator
+from anabranch.groups.share_coordinator import ShareCoordinator
 from anabranch.groups.transaction_coordinator import TransactionCoordinator
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.kafka_part import KafkaParts
@@ -25,6 +26,7 @@ class Services:
     telemetry: Telemetry
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
+    share_groups: ShareCoordinator
     transactions: TransactionCoordinator
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)
     kafka_parts: KafkaParts = field(default_factory=KafkaParts)

@@ -5,10 +5,10 @@ answered at version 0 with UNSUPPORTED_VERSION and our range for this one API, a
 again (KIP-511).  The header of the answer never has tagged fields, whatever the version.
 
 v3 has the client's name and version, which must look like a Maven artifact's (Kafka's rule), and in
-the answer features: which protocols hold in the cluster.  Ours are those of groups (KIP-848) and of
-transactions (KIP-890); most of Kafka's are about its own metadata log.  Clients take what is not named for
-the older protocol.  What is supported from level 0 on is told from v4 on, since older clients take that for
-an error.
+the answer features: which protocols hold in the cluster.  Ours are those of groups (KIP-848), of share groups
+(KIP-932) and of transactions (KIP-890); most of Kafka's are about its own metadata log.  Clients take what is
+not named for the older protocol.  What is supported from level 0 on is told from v4 on, since older clients
+take that for an error.
 
 The telemetry APIs are always served, but advertised only while an operator asks for metrics (Kafka:
 while a plugin takes them).  A client that sees them asks every five minutes what nobody wants to know,
@@ -26,7 +26,7 @@ from anabranch.wire.kafka.schema import ErrorCode
 _KEY = 18
 _TELEMETRY = (71, 72)
 _FIRST_WITH_LEVEL_0 = 4
-_FEATURES = {"group.version": 1, "transaction.version": 2}
+_FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 _SUPPORTED = [
     {"name": name, "min_version": 0, "max_version": level} for name, level in sorted(_FEATURES.items())
 ]

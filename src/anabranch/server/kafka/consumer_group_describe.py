@@ -26,21 +26,22 @@ async def consumer_group_describe(request: Any, ctx: RequestContext) -> Answer:
 
 async def _describe(ctx: RequestContext, group_id: str) -> Answer:
     if not group_id:
-        return _nothing(group_id, ErrorCode.invalid_group_id, None)
+        return nothing_described(group_id, ErrorCode.invalid_group_id, None)
     try:
         shard = await ctx.services.groups.look(group_id)
     except CoordinatorNotAvailable:  # there are no groups at all
         refused = not_a_consumer_group(group_id, exists=False)
-        return _nothing(group_id, refused.code, refused.message)
+        return nothing_described(group_id, refused.code, refused.message)
     except AnabranchError as error:
-        return _nothing(group_id, code_of(error), message_of(error))
+        return nothing_described(group_id, code_of(error), message_of(error))
     described = shard.consumer.describe(group_id)
     if described.get("error_code"):
-        return _nothing(group_id, described["error_code"], described["error_message"])
+        return nothing_described(group_id, described["error_code"], described["error_message"])
     return described
 
 
-def _nothing(group_id: str, code: ErrorCode, message: str | None) -> Answer:
+def nothing_described(group_id: str, code: ErrorCode, message: str | None) -> Answer:
+    """Of a group that cannot be described; ShareGroupDescribe says it alike."""
     return {
         "error_code": code,
         "error_message": message,

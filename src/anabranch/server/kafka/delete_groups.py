@@ -1,8 +1,9 @@
-"""DeleteGroups (42): groups without members go, with what they have committed."""
+"""DeleteGroups (42): groups without members go, with what they have committed or are done with."""
 
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
+from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.deletion import delete_group
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
@@ -17,11 +18,14 @@ async def delete_groups(request: Any, ctx: RequestContext) -> Answer:
 async def _delete(ctx: RequestContext, group_id: str) -> Answer:
     groups = ctx.services.groups
     try:
-        await groups.look(group_id)
+        if (await groups.look(group_id)).has_share_group(group_id):
+            await ctx.services.share_groups.delete_all_offsets(group_id)
         return await groups.submit(
             group_id,
             lambda shard, token, now_ms: delete_group(shard.groups, shard.offsets, group_id, token),
         )
+    except Refused as refused:
+        return {"group_id": group_id, "error_code": refused.code}
     except CoordinatorNotAvailable:  # there are no groups at all
         return {"group_id": group_id, "error_code": ErrorCode.group_id_not_found}
     except AnabranchError as error:

@@ -4,7 +4,8 @@
     keys        one, and its answer is the whole answer; from v4 several, each with its own
 
 The coordinator of a key is the leader of the partition of an internal topic that the key's hash names.
-The topic is made when it is first asked for.  Share groups have no coordinator here: INVALID_REQUEST.
+The topic is made when it is first asked for.  A share group is a group as others are; the states of its
+partitions are kept elsewhere, each under `group:topic id:partition`.
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
 from anabranch.cluster.image import BrokerImage
 from anabranch.groups.coordinator import OFFSETS_TOPIC
+from anabranch.groups.share_states import SHARE_STATE_TOPIC, read_share_key
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
@@ -20,22 +22,29 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 _GROUP = 0
 _TRANSACTION = 1
+_SHARE = 2
+_NONE = -1
 _FIRST_WITH_KEYS = 4
+_FIRST_WITH_SHARE = 6
 
 
 @api(10, versions=(0, 6))
 async def find_coordinator(request: Any, ctx: RequestContext) -> Answer:
     if ctx.version >= _FIRST_WITH_KEYS:
-        found = [await _find(key, request.key_type, ctx.services) for key in request.coordinator_keys]
+        key_type = request.key_type
+        if key_type == _SHARE and ctx.version < _FIRST_WITH_SHARE:
+            key_type = _NONE
+        found = [await _find(key, key_type, ctx.services) for key in request.coordinator_keys]
         return {"coordinators": found}
-    answer = await _find(request.key, request.key_type, ctx.services)
+    key_type = request.key_type if request.key_type != _SHARE else _NONE
+    answer = await _find(request.key, key_type, ctx.services)
     if not answer["error_code"]:
         answer["error_message"] = "NONE"
     return answer
 
 
 async def _find(key: str, key_type: int, services: Services) -> Answer:
-    if key_type not in (_GROUP, _TRANSACTION):
+    if key_type not in (_GROUP, _TRANSACTION, _SHARE):
         return _refused(key, ErrorCode.invalid_request, f"there is no coordinator for key type {key_type}")
     try:
         broker = await _coordinator(key, key_type, services)
@@ -52,10 +61,16 @@ async def _find(key: str, key_type: int, services: Services) -> Answer:
 
 
 async def _coordinator(key: str, key_type: int, services: Services) -> BrokerImage:
+    if key_type == _SHARE:
+        states, share_key = services.share_groups.states, read_share_key(key)
+        await states.ensure_topic()
+        return _leader(services, SHARE_STATE_TOPIC, states.shard_of(share_key))
     coordinator = services.groups if key_type == _GROUP else services.transactions
-    topic_name = OFFSETS_TOPIC if key_type == _GROUP else STATE_TOPIC
     await coordinator.ensure_topic()
-    index = coordinator.shard_of(key)
+    return _leader(services, OFFSETS_TOPIC if key_type == _GROUP else STATE_TOPIC, coordinator.shard_of(key))
+
+
+def _leader(services: Services, topic_name: str, index: int) -> BrokerImage:
     image = services.cluster.image
     topic = image.topics_by_kafka_name.get(topic_name)
     leader = image.brokers.get(topic.partitions[index].leader) if topic is not None else None

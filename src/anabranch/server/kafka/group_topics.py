@@ -13,6 +13,8 @@ from anabranch.cluster.image import ClusterImage, TopicImage
 from anabranch.wire.kafka.schema import ErrorCode
 
 FIRST_BY_ID = 10
+NOT_HOSTED = "This server does not host this topic-partition."
+"""What Kafka says beside UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 def find_topic(image: ClusterImage, asked: Any, version: int) -> TopicImage | ErrorCode:

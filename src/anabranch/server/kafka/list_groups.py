@@ -1,7 +1,7 @@
 """ListGroups (16): the groups this broker coordinates.
 
     v4      filtered by state
-    v5      filtered by type (classic, consumer)
+    v5      filtered by type (classic, consumer, share)
 
 Filters are compared without regard to case; one that names nothing there is matches nothing.
 """

@@ -1,0 +1,97 @@
+"""DescribeShareGroupOffsets (90): how far share groups are with partitions.
+
+    v1   the lag: records from the start offset on that the group is not done with (KIP-1226)
+
+Without topics: all that the group has begun with.  Of a partition that it has not begun to read, or of which
+nobody says how much of it is done with, offset and lag are -1.
+"""
+
+from typing import Any
+
+from anabranch.base.errors import AnabranchError
+from anabranch.cluster.image import ClusterImage, TopicImage
+from anabranch.groups.consumer_requests import Refused
+from anabranch.groups.share_state import NOT_INITIALISED, UNKNOWN_COUNT, ShareKey
+from anabranch.groups.share_state_records import Snapshot
+from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.group_topics import NOT_HOSTED, by_id, by_name, has_partition
+from anabranch.server.kafka.registry import Answer, RequestContext, api
+from anabranch.server.services import Services
+from anabranch.wire.kafka.schema import ErrorCode
+
+_UNKNOWN = -1
+
+
+@api(90, versions=(0, 1))
+async def describe_share_group_offsets(request: Any, ctx: RequestContext) -> Answer:
+    return {"groups": [await _describe(ctx.services, asked) for asked in request.groups]}
+
+
+async def _describe(services: Services, asked: Any) -> Answer:
+    image = services.cluster.image
+    try:
+        if asked.topics is None:
+            wanted = await _all_of(services, image, asked.group_id)
+        else:
+            wanted = [
+                (topic.topic_name, by_name(image, topic.topic_name), topic.partitions)
+                for topic in asked.topics
+            ]
+        topics = [await _topic(services, asked.group_id, *topic) for topic in wanted]
+    except Refused as refused:
+        return _refused(asked.group_id, refused.code, refused.message)
+    except AnabranchError as error:
+        return _refused(asked.group_id, code_of(error), message_of(error))
+    return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.none}
+
+
+async def _all_of(
+    services: Services, image: ClusterImage, group_id: str
+) -> list[tuple[str, TopicImage | None, list[int]]]:
+    group = await services.share_groups.find(group_id)
+    return [
+        (share.name, by_id(image, topic_id), sorted(share.partitions))
+        for topic_id, share in group.topics.initialised.items()
+    ]
+
+
+async def _topic(
+    services: Services, group_id: str, name: str, topic: TopicImage | None, partitions: list[int]
+) -> Answer:
+    answers = []
+    for index in partitions:
+        if topic is None or not has_partition(topic, index):
+            answers.append(_partition(index, _UNKNOWN, 0, _UNKNOWN, ErrorCode.unknown_topic_or_partition))
+            continue
+        kept = await services.share_groups.state_of(ShareKey(group_id, topic.id, index))
+        if kept is None:
+            answers.append(_partition(index, _UNKNOWN, 0, _UNKNOWN))
+        else:
+            lag = _lag(services, topic, index, kept)
+            answers.append(_partition(index, kept.start_offset, kept.leader_epoch, lag))
+    return {"topic_name": name, "topic_id": None if topic is None else topic.id, "partitions": answers}
+
+
+def _lag(services: Services, topic: TopicImage, index: int, kept: Snapshot) -> int:
+    if kept.start_offset == NOT_INITIALISED or kept.complete_count == UNKNOWN_COUNT:
+        return _UNKNOWN
+    partition = services.partitions.partition(topic.name.kafka, index)
+    start = max(kept.start_offset, partition.log_start)
+    return max(0, partition.high_watermark - start - kept.complete_count)
+
+
+def _partition(
+    index: int, start_offset: int, leader_epoch: int, lag: int, code: ErrorCode = ErrorCode.none
+) -> Answer:
+    return {
+        "partition_index": index,
+        "start_offset": start_offset,
+        "leader_epoch": leader_epoch,
+        "lag": lag,
+        "error_code": code,
+        "error_message": None if code == ErrorCode.none else NOT_HOSTED,
+    }
+
+
+def _refused(group_id: str, code: ErrorCode, message: str | None) -> Answer:
+    return {"group_id": group_id, "topics": [], "error_code": code, "error_message": message}
