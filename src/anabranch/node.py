@@ -99,6 +99,7 @@ class Node:
         nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
         dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
         # Hosting first: what the configuration then changes for all topics includes the newest.
+        self._host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
         for subscriber in (hosting.image_changed, dynamic.image_changed):
             subscriber(nothing, cluster.image)
             cluster.subscribe(subscriber)
@@ -264,3 +265,4 @@ class Node:
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:
     dynamic.log_config(overrides)
+        await self._host.translations.stop()

@@ -1,10 +1,11 @@
 """Pulsar entries as clients send them."""
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
+from anabranch.records.entry_batches import enclose_all
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata, SingleMessageMetadata
 
 PUBLISHED_MS = 1_790_000_000_000
@@ -40,6 +41,25 @@ def batch_of(*values: bytes, **more: Any) -> bytes:
         described = SingleMessageMetadata(payload_size=len(value)).SerializeToString()
         messages.append(struct.pack(">I", len(described)) + described + value)
     return entry_of(b"".join(messages), count=len(values), **more)
+
+
+class _Sent(NamedTuple):
+    messages: int
+    publish_time_ms: int
+    payload: memoryview
+
+
+def enclosed(
+    entry: bytes,
+    count: int = 1,
+    publish_time_ms: int = PUBLISHED_MS,
+    *,
+    offset: int = 0,
+    leader_epoch: int = -1,
+) -> memoryview:
+    """The batch that is stored for an entry of `count` messages."""
+    sent = _Sent(count, publish_time_ms, memoryview(entry))
+    return memoryview(enclose_all([sent], offset, leader_epoch)[0])
 
 
 def messages_of(entry: bytes | memoryview) -> list[tuple[SingleMessageMetadata, bytes]]:

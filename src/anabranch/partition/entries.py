@@ -6,29 +6,45 @@
 Reads go to the page cache and are copied from there, since a frame's head stands before each entry.  What
 is not in the cache is read by a thread first: `pending` says when to ask again, and the loop goes on.
 
-What a Kafka producer wrote and nobody can read is passed over: the broker does not look into batches.
+Batches of Kafka's producers are translated once (`translations`): small ones here and now, large ones in
+turns, for which a reader has to wait as for the disk.  What nobody can read is passed over: the broker does
+not look into batches when it takes them.
 """
 
 import asyncio
-import logging
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from anabranch.base.errors import Corrupt, OffsetOutOfRange, TooLarge, UnsupportedForFormat
+from anabranch.base.disk import Buffer
+from anabranch.base.errors import AnabranchError, OffsetOutOfRange, TooLarge
 from anabranch.base.network import FileRange
 from anabranch.base.page_cache import is_cached, read_through
-from anabranch.base.seldom import Seldom
 from anabranch.base.waiters import Waiter
 from anabranch.log.transactions import AbortedTransaction
-from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
-from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, read_header, split_batches
-from anabranch.records.entries import Entry, as_entry
+from anabranch.partition.translations import (
+    LARGE_BYTES,
+    MANY_MESSAGES,
+    NOTHING,
+    Translated,
+    Translations,
+    aside,
+    in_turns,
+    key_of,
+    passed_over,
+)
+from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader, read_header, split_batches
+from anabranch.records.entries import Entry, as_entry, read_metadata
+from anabranch.records.entry_payloads import LIMIT_BYTES
+from anabranch.records.record import payload_of
+from anabranch.records.to_pulsar import entry_pieces, gaps_in, seal_entry
 
-_unreadable = Seldom(logging.getLogger(__name__), 10.0)
+Pending = asyncio.Future[None]
+
+_READERS = "Pulsar's clients"
 
 
 class Entries(NamedTuple):
-    """What a read brought; `pending` is set if the disk must be asked first, and nothing else is then."""
+    """What a read brought; `pending` is set if something must be done first, and nothing else is then."""
 
     entries: list[Entry]
     next_offset: int
@@ -36,10 +52,38 @@ class Entries(NamedTuple):
     pending: "asyncio.Future[None] | None" = None
 
 
+class Readable(Protocol):
+    """What is read: a partition, or a compacted view of one."""
+
+    @property
+    def log_start(self) -> int: ...
+
+    @property
+    def last_stable(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def translations(self) -> Translations: ...
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, whole_first: bool
+    ) -> FileRange | None: ...
+
+    def aborted(
+        self, offset: int, isolation: Isolation, records: FileRange | None
+    ) -> list[AbortedTransaction] | None: ...
+
+    def wait(self, waiter: Waiter) -> None: ...
+
+    def stop_waiting(self, waiter: Waiter) -> None: ...
+
+
 class EntryReader:
     __slots__ = ("_is_own_only", "_isolation", "_partition", "_warmed")
 
-    def __init__(self, partition: Partition, *, is_own_only: bool = False) -> None:
+    def __init__(self, partition: Readable, *, is_own_only: bool = False) -> None:
         """`is_own_only`: what Pulsar producers sent and nothing else, decided as soon as it is stored."""
         self._partition = partition
         self._is_own_only = is_own_only
@@ -75,7 +119,26 @@ class EntryReader:
         data = part.file.pread(part.size, part.position)
         if self._is_own_only:
             return _own_entries(data, offset)
-        return _entries(data, offset, partition.aborted(offset, self._isolation, part) or [])
+        return self._entries(data, offset, partition.aborted(offset, self._isolation, part) or [])
+
+    def _entries(self, data: bytes, offset: int, aborted: list[AbortedTransaction]) -> Entries:
+        """The messages in `data` from `offset` on, without those of aborted transactions."""
+        entries: list[Entry] = []
+        next_offset = offset
+        for header, batch in split_batches(data):
+            if not header.is_control and not (header.is_transactional and _is_aborted(header, aborted)):
+                if header.attributes & PULSAR_ENTRY:
+                    payload = batch[HEADER_SIZE:]
+                    gaps = _gaps(header, payload) if header.count <= header.last_offset_delta else ()
+                    entries.append(as_entry(header, payload, gaps))
+                else:
+                    made = _translated(self._partition, header, batch)
+                    if isinstance(made, asyncio.Future):
+                        return Entries(entries, next_offset) if entries else Entries([], offset, made)
+                    if made.data:
+                        entries.append(as_entry(header, memoryview(made.data), made.gaps))
+            next_offset = header.last_offset + 1
+        return Entries(entries, next_offset)
 
     def wait(self, waiter: Waiter) -> None:
         """Call `waiter` whenever there is more to read, until `stop_waiting`."""
@@ -98,23 +161,17 @@ class EntryReader:
         return header.base_offset, header.last_offset + 1
 
 
-def _entries(data: bytes, offset: int, aborted: list[AbortedTransaction]) -> Entries:
-    """The messages in `data` from `offset` on, without those of aborted transactions."""
-    entries: list[Entry] = []
-    next_offset = offset
-    for header, batch in split_batches(data):
-        next_offset = header.last_offset + 1
-        if header.is_control or (
-            header.is_transactional and _is_aborted(header.producer_id, header.base_offset, aborted)
-        ):
-            continue
-        try:
-            entries.append(as_entry(header, batch))
-        except (Corrupt, TooLarge, UnsupportedForFormat) as error:  # or nobody would ever get past it
-            _unreadable.warning(
-                "offset %d is passed over, Pulsar cannot have it: %s", header.base_offset, error
-            )
-    return Entries(entries, next_offset)
+def _gaps(header: BatchHeader, payload: memoryview) -> tuple[tuple[int, int], ...]:
+    """What compaction took out of a Pulsar entry, which says who is left."""
+    gaps: list[tuple[int, int]] = []
+    at = header.base_offset
+    for index in read_metadata(payload).compacted_batch_indexes:
+        if header.base_offset + index > at:
+            gaps.append((at, header.base_offset + index))
+        at = header.base_offset + index + 1
+    if at <= header.last_offset:
+        gaps.append((at, header.last_offset + 1))
+    return tuple(gaps)
 
 
 def _own_entries(data: bytes, offset: int) -> Entries:
@@ -124,12 +181,58 @@ def _own_entries(data: bytes, offset: int) -> Entries:
     for header, batch in split_batches(data):
         next_offset = header.last_offset + 1
         if header.attributes & PULSAR_ENTRY:
-            entries.append(as_entry(header, batch))
+            entries.append(as_entry(header, batch[HEADER_SIZE:]))
     return Entries(entries, next_offset)
 
 
-def _is_aborted(producer_id: int, offset: int, aborted: list[AbortedTransaction]) -> bool:
+def _translated(partition: Readable, header: BatchHeader, batch: memoryview) -> Translated | Pending:
+    """A batch of a Kafka producer."""
+    key = key_of(partition, header)
+    translations = partition.translations
+    made = translations.find(key)
+    if made is not None:
+        return made
+    fits_bytes = translations.fits_bytes()
+    is_small = len(batch) <= LARGE_BYTES and header.last_offset_delta < MANY_MESSAGES
+    made = _made_now(header, batch, fits_bytes) if is_small else None
+    if made is None:
+        return translations.begin(key, lambda: _made(header, batch, fits_bytes))
+    translations.keep(key, made)
+    return made
+
+
+def _made_now(header: BatchHeader, batch: memoryview, fits_bytes: int) -> Translated | None:
+    """None if it is larger than it looks."""
+    try:
+        payload = payload_of(header, batch, LARGE_BYTES)
+        if not header.count:
+            return NOTHING
+        data = seal_entry(header, entry_pieces(header, payload), fits_bytes)
+        return Translated(data, gaps_in(header, payload))
+    except TooLarge:
+        return None
+    except AnabranchError as error:
+        passed_over(header, _READERS, error)
+        return NOTHING
+
+
+async def _made(header: BatchHeader, batch: memoryview, fits_bytes: int) -> Translated:
+    try:
+        payload: Buffer = batch[HEADER_SIZE:]
+        if header.codec:
+            payload = await aside(payload_of, header, batch, LIMIT_BYTES)
+        if not header.count:
+            return NOTHING
+        pieces = await in_turns(entry_pieces(header, payload))
+        return Translated(await aside(seal_entry, header, pieces, fits_bytes), gaps_in(header, payload))
+    except AnabranchError as error:
+        passed_over(header, _READERS, error)
+        return NOTHING
+
+
+def _is_aborted(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:
     return any(
-        ended.producer_id == producer_id and ended.first_offset <= offset <= ended.last_offset
+        ended.producer_id == header.producer_id
+        and ended.first_offset <= header.base_offset <= ended.last_offset
         for ended in aborted
     )

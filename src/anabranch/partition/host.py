@@ -33,6 +33,7 @@ from anabranch.partition.folders import (
 )
 from anabranch.partition.partition import Changed, Partition
 from anabranch.partition.strays import Stored
+from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class PartitionHost:
         self._recovery_points = read_offsets(disk, data / RECOVERY_POINTS)
         self._log_starts = read_offsets(disk, data / LOG_STARTS)
         self.data = data
+        self.translations = Translations()
         self.on_open: Callable[[ServedTopic, Partition], None] = lambda topic, partition: None
         self.on_change: Changed = lambda partition: None
         self.on_close: Callable[[Partition], None] = lambda partition: None
@@ -233,6 +235,7 @@ class PartitionHost:
         )
         partition = Partition(index, opened, self._broker, topic.leader_epoch, self._clock, self.on_change)
         partition.is_ended = index in topic.ended
+        partition.translations = self.translations
         topic.partitions[index] = partition
         self.on_open(topic, partition)
         return partition

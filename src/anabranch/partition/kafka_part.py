@@ -4,74 +4,115 @@
     └─ as stored ─┘ └─ translated ──┘ └ the next read
 
 A read gives what is of one kind, from where it begins to where the other begins, so that batches of Kafka's
-own still go from the file to the socket.  Entries are translated once and kept for a while: readers that
-follow one another closely share the work.  It is done in the loop, so a read translates a limited amount.
+own still go from the file to the socket.  Entries are translated one by one and once (`translations`): small
+ones here and now, so many that they take some milliseconds; for a large one the reader has to come again.
+
+An entry that nobody can translate becomes a batch without records, and a line in the log: readers go on
+behind it.
 """
 
-from collections import OrderedDict
+import asyncio
 
-from anabranch.base.errors import AnabranchError, Corrupt
+from anabranch.base.errors import AnabranchError
 from anabranch.base.network import FileRange
-from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, read_header
-from anabranch.records.to_kafka import as_kafka_batch
+from anabranch.base.page_cache import is_cached, read_through
+from anabranch.partition.chunked import whole_payload
+from anabranch.partition.partition import Partition
+from anabranch.partition.translations import (
+    LARGE_BYTES,
+    MANY_MESSAGES,
+    Translated,
+    aside,
+    in_turns,
+    key_of,
+    passed_over,
+)
+from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader, read_header
+from anabranch.records.compression import NONE
+from anabranch.records.entries import read_metadata
+from anabranch.records.entry_payloads import LIMIT_BYTES, payload_of, uncompressed
+from anabranch.records.to_kafka import KafkaBatch, as_gap, as_kafka_batch, is_chunk
+
+Pending = asyncio.Future[None]
 
 _MOST_BATCHES = 256  # that are looked at; the reader comes back for more
-_TRANSLATED_BYTES = 128 << 10  # of entries a read, some milliseconds
-_KEPT_BYTES = 16 << 20
-_UNPACKED_BYTES = 64 << 20
+_TRANSLATED_BYTES = 128 << 10  # of entries a read, unless the first is larger
+_GIVEN_BYTES = 1 << 20  # of what they become
 
 
-class NotForKafka(Corrupt):
-    """A Pulsar producer wrote it, and it cannot be translated."""
+def kafka_part(partition: Partition, part: FileRange) -> FileRange | bytes | Pending:
+    """The beginning of `part` that is of one kind, as Kafka's clients read it; or when to ask again."""
+    first = read_header(part.file.pread(HEADER_SIZE, part.position))
+    if first.attributes & PULSAR_ENTRY:
+        size = max(first.size_bytes, min(part.size, _TRANSLATED_BYTES))
+        return _translated(partition, FileRange(part.file, part.position, size))
+    position, end = part.position + first.size_bytes, part.position + part.size
+    for _ in range(_MOST_BATCHES - 1):
+        if position >= end:
+            break
+        header = read_header(part.file.pread(HEADER_SIZE, position))
+        if header.attributes & PULSAR_ENTRY:
+            break
+        position += header.size_bytes
+    return FileRange(part.file, part.position, position - part.position)
 
 
-class KafkaParts:
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
-        self._kept_bytes = 0
-
-    def of(self, part: FileRange) -> FileRange | bytes:
-        """The beginning of `part` that is of one kind, as Kafka's clients read it."""
-        position, end = part.position, part.position + part.size
-        first = read_header(part.file.pread(HEADER_SIZE, position))
-        is_pulsar = first.attributes & PULSAR_ENTRY
-        most = min(end, position + _TRANSLATED_BYTES) if is_pulsar else end
-        position += first.size_bytes
-        for _ in range(_MOST_BATCHES - 1):
-            if position >= most:
-                break
-            header = read_header(part.file.pread(HEADER_SIZE, position))
-            if header.attributes & PULSAR_ENTRY != is_pulsar:
-                break
-            position += header.size_bytes
-        found = FileRange(part.file, part.position, position - part.position)
-        return self._translated(found) if is_pulsar else found
-
-    def _translated(self, part: FileRange) -> bytes:
-        key = (str(part.file.path), part.position, part.size)
-        kept = self._kept.get(key)
-        if kept is None:
-            kept = _translate(part.file.pread(part.size, part.position))
-            self._kept[key] = kept
-            self._kept_bytes += len(kept)
-            while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
-                self._kept_bytes -= len(self._kept.popitem(last=False)[1])
-        else:
-            self._kept.move_to_end(key)
-        return kept
-
-
-def _translate(data: bytes) -> bytes:
-    view = memoryview(data)
-    batches: list[bytes] = []
-    at = 0
-    while at < len(view):
-        header = read_header(view, at)
-        try:
-            batches.append(as_kafka_batch(header, view[at : at + header.size_bytes], _UNPACKED_BYTES))
-        except AnabranchError as error:
-            if batches:  # those before it first
-                break
-            raise NotForKafka(f"offset {header.base_offset} is a Pulsar producer's: {error}") from error
+def _translated(partition: Partition, part: FileRange) -> bytes | Pending:
+    """The entries that `part` begins with.  Its last one may be cut short."""
+    if not is_cached(part):
+        return asyncio.get_running_loop().run_in_executor(None, read_through, part)
+    data = memoryview(part.file.pread(part.size, part.position))
+    made: list[bytes] = []
+    at = size = 0
+    while len(data) - at >= HEADER_SIZE and len(made) < _MOST_BATCHES and size < _GIVEN_BYTES:
+        header = read_header(data, at)
+        batch = data[at : at + header.size_bytes]
+        if not header.attributes & PULSAR_ENTRY or len(batch) < header.size_bytes:
+            break
+        one = _batch(partition, header, batch)
+        if isinstance(one, asyncio.Future):
+            if not made:
+                return one
+            break
+        made.append(one)
+        size += len(one)
         at += header.size_bytes
-    return b"".join(batches)
+    return b"".join(made)
+
+
+def _batch(partition: Partition, header: BatchHeader, batch: memoryview) -> bytes | Pending:
+    key = key_of(partition, header)
+    translations = partition.translations
+    kept = translations.find(key)
+    if kept is not None:
+        return kept.data
+    if len(batch) > LARGE_BYTES or header.count > MANY_MESSAGES:
+        return translations.begin(key, lambda: _made(partition, header, batch))
+    try:
+        metadata = read_metadata(batch[HEADER_SIZE:])
+        if is_chunk(metadata) or metadata.compression != NONE:
+            return translations.begin(key, lambda: _made(partition, header, batch))
+        made = as_kafka_batch(header, batch)
+    except AnabranchError as error:
+        passed_over(header, "Kafka's clients", error)
+        made = as_gap(header)
+    translations.keep(key, Translated(made))
+    return made
+
+
+async def _made(partition: Partition, header: BatchHeader, batch: memoryview) -> Translated:
+    entry = batch[HEADER_SIZE:]
+    try:
+        metadata = read_metadata(entry)
+        payload = bytes(payload_of(entry))
+        if is_chunk(metadata):
+            if metadata.chunk_id != metadata.num_chunks_from_msg - 1:
+                return Translated(as_gap(header))
+            payload = await whole_payload(partition, header.base_offset, metadata, payload)
+        if not metadata.encryption_keys and metadata.compression != NONE:
+            payload = await aside(uncompressed, metadata, memoryview(payload), LIMIT_BYTES)
+        made = KafkaBatch(header, metadata)
+        return Translated(made.sealed(await in_turns(made.pieces(payload))))
+    except AnabranchError as error:
+        passed_over(header, "Kafka's clients", error)
+        return Translated(as_gap(header))

@@ -35,6 +35,7 @@ from anabranch.log.producers import Producer
 from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
+from anabranch.partition.translations import Translations
 from anabranch.partition.watermark import HighWatermark
 from anabranch.records.batch import CODEC_MASK, LOG_APPEND_TIME, PULSAR_ENTRY, BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
@@ -62,6 +63,7 @@ class Partition:
         "leader_epoch",
         "log",
         "retired",
+        "translations",
     )
 
     def __init__(
@@ -77,6 +79,8 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.retired = False
+        self.translations = Translations()
+        """Of its batches; the host gives all of its partitions the same."""
         self.is_ended = False  # terminated: it takes no more messages, for good
         self._broker = broker
         self._clock = clock

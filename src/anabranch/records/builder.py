@@ -32,7 +32,7 @@ from anabranch.records.batch import (
     read_header,
 )
 from anabranch.records.compression import NONE, compress
-from anabranch.records.record import Record, Span, int64, payload_of
+from anabranch.records.record import Header, Record, Span, int64, payload_of
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
@@ -40,8 +40,9 @@ _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _MAX_LENGTH = 2**31 - 1
 _ZIGZAGS = range(0, 1024, 2)
-_VARINTS = tuple(bytes((n,) if n < 128 else (n & 127 | 128, n >> 7)) for n in _ZIGZAGS)  # as most are
-_SHORT = len(_VARINTS)
+VARINTS = tuple(bytes((n,) if n < 128 else (n & 127 | 128, n >> 7)) for n in _ZIGZAGS)
+"""`varint` of the numbers that most are."""
+_SHORT = len(VARINTS)
 _NULL = b"\x01"  # a length of -1
 _TIMELESS = b"\0\0"  # no attributes, and the time of the batch
 _NO_HEADERS = b"\0"
@@ -99,7 +100,7 @@ def build_batch(
         base_sequence=base_sequence,
         count=len(records),
     )
-    return _seal(header, compress(codec, plain, level))
+    return seal(header, compress(codec, plain, level))
 
 
 def build_keyed(
@@ -115,14 +116,14 @@ def build_keyed(
         body = b"".join(
             (
                 _TIMELESS,
-                _varint(delta),
-                _varint(len(key)),
+                varint(delta),
+                varint(len(key)),
                 key,
-                _NULL if value is None else _varint(len(value)) + value,
+                _NULL if value is None else varint(len(value)) + value,
                 _NO_HEADERS,
             )
         )
-        parts.append(_varint(len(body)))
+        parts.append(varint(len(body)))
         parts.append(body)
     batch = bytearray().join(parts)
     length = len(batch) - OVERHEAD
@@ -155,16 +156,14 @@ def retain(
         )
     if not header.attributes & LOG_APPEND_TIME:
         header = header._replace(max_timestamp=max(span.timestamp for span in kept))
-    return _seal(header._replace(count=len(kept)), compress(header.codec, plain))
+    return seal(header._replace(count=len(kept)), compress(header.codec, plain))
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
     """No records, but the offsets, producer and sequence numbers that `header` stood for."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     time = header.max_timestamp
-    return _seal(
-        header._replace(attributes=attributes, base_timestamp=time, max_timestamp=time, count=0), b""
-    )
+    return seal(header._replace(attributes=attributes, base_timestamp=time, max_timestamp=time, count=0), b"")
 
 
 def recompress(batch: Buffer, codec: int, level: int | None, limit_bytes: int) -> bytearray:
@@ -172,24 +171,30 @@ def recompress(batch: Buffer, codec: int, level: int | None, limit_bytes: int) -
     header = read_header(batch)
     plain = payload_of(header, batch, limit_bytes)
     attributes = header.attributes & ~CODEC_MASK | codec
-    return _seal(header._replace(attributes=attributes), compress(codec, plain, level))
+    return seal(header._replace(attributes=attributes), compress(codec, plain, level))
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     """A record as it lies in a batch, uncompressed."""
     offset, timestamp, key, value, headers = record
     parts = [
-        _TIMELESS if timestamp == base_timestamp else b"\x00" + _varint(int64(timestamp - base_timestamp)),
-        _varint(offset - base_offset),
-        _NULL if key is None else _varint(len(key)) + key,
-        _NULL if value is None else _varint(len(value)) + value,
-        _varint(len(headers)) if headers else _NO_HEADERS,
+        _TIMELESS if timestamp == base_timestamp else b"\x00" + varint(int64(timestamp - base_timestamp)),
+        varint(offset - base_offset),
+        _NULL if key is None else varint(len(key)) + key,
+        _NULL if value is None else varint(len(value)) + value,
+        encode_headers(headers) if headers else _NO_HEADERS,
     ]
-    for name, content in headers:
-        parts.append(_varint(len(name)) + name)
-        parts.append(_NULL if content is None else _varint(len(content)) + content)
     body = b"".join(parts)
-    return _varint(len(body)) + body
+    return varint(len(body)) + body
+
+
+def encode_headers(headers: Sequence[Header]) -> bytes:
+    """What a record ends with."""
+    parts = [varint(len(headers))]
+    for name, content in headers:
+        parts.append(varint(len(name)) + name)
+        parts.append(_NULL if content is None else varint(len(content)) + content)
+    return b"".join(parts)
 
 
 def _rebased(payload: memoryview, span: Span, base_timestamp: int) -> bytes:
@@ -202,13 +207,14 @@ def _rebased(payload: memoryview, span: Span, base_timestamp: int) -> bytes:
     while payload[at] > 127:  # its timestamp delta
         at += 1
     delta = int64(span.timestamp - base_timestamp)
-    body = b"".join((attributes, _varint(delta), payload[at + 1 : span.end]))
-    return _varint(len(body)) + body
+    body = b"".join((attributes, varint(delta), payload[at + 1 : span.end]))
+    return varint(len(body)) + body
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as records have it: zigzag, seven bits a byte."""
     if 0 <= number < _SHORT:
-        return _VARINTS[number]
+        return VARINTS[number]
     zigzag = number << 1 if number >= 0 else ~(number << 1)
     encoded = bytearray()
     while zigzag > 127:
@@ -218,7 +224,7 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def _seal(header: BatchHeader, payload: Buffer) -> bytearray:
+def seal(header: BatchHeader, payload: Buffer) -> bytearray:
     """The batch of `header` and compressed `payload`, with the length and CRC that belong to it."""
     length = HEADER_SIZE - OVERHEAD + len(payload)
     if length > _MAX_LENGTH:

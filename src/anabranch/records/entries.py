@@ -7,7 +7,7 @@ The entry's own checksum covers everything after itself and may be missing (with
 all of it.  What consumers get is the stored bytes after the header, so nothing is decoded, decompressed or
 summed up again on the way out.
 
-A batch that a Kafka producer wrote becomes an entry when it is read (records/translate.py).  Control
+A batch that a Kafka producer wrote becomes an entry when it is read (records/to_pulsar.py).  Control
 batches are none.
 """
 
@@ -19,17 +19,8 @@ from google.protobuf.message import DecodeError
 
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import Corrupt, Invalid
-from anabranch.records.batch import (
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
-    MAGIC,
-    OVERHEAD,
-    PULSAR_ENTRY,
-    BatchHeader,
-)
+from anabranch.records.batch import BatchHeader
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
-from anabranch.records.translate import as_pulsar_entry
 
 CHECKSUM_MAGIC = 0x0E01
 BROKER_METADATA_MAGIC = 0x0E02
@@ -39,7 +30,6 @@ _CHECKED = struct.Struct(">HII")
 _SUM_END = 6
 _SIZE = struct.Struct(">I")
 _CRC = struct.Struct(">I")
-_NO_PRODUCER = (-1, -1, -1)
 
 
 class Entry(NamedTuple):
@@ -53,6 +43,8 @@ class Entry(NamedTuple):
     timestamp_ms: int
     payload: memoryview
     """What follows the command in a MESSAGE frame."""
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Offsets of it, from one up to another, that nobody gets or acknowledges: compaction took them."""
 
     @property
     def end(self) -> int:
@@ -99,25 +91,13 @@ def count_of(metadata: MessageMetadata) -> int:
     return count
 
 
-def enclose(entry: memoryview, count: int, publish_time_ms: int) -> bytearray:
-    """The batch to store for an entry of `count` messages.  The log gives it its place."""
-    size = HEADER_SIZE + len(entry)
-    batch = bytearray(size)
-    HEADER.pack_into(
-        batch, 0, 0, size - OVERHEAD, -1, MAGIC, 0, PULSAR_ENTRY,
-        count - 1, publish_time_ms, publish_time_ms, *_NO_PRODUCER, count,
-    )  # fmt: skip
-    batch[HEADER_SIZE:] = entry
-    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
-    return batch
-
-
-def as_entry(header: BatchHeader, batch: memoryview) -> Entry:
-    """A stored batch, which is no control batch, as consumers get it."""
-    if header.attributes & PULSAR_ENTRY:
-        payload = batch[HEADER_SIZE:]
-    else:
-        payload = memoryview(as_pulsar_entry(header, batch))
+def as_entry(header: BatchHeader, payload: memoryview, gaps: tuple[tuple[int, int], ...] = ()) -> Entry:
+    """A stored batch, which is no control batch, with what consumers get of it."""
     return Entry(
-        header.base_offset, header.last_offset_delta + 1, header.leader_epoch, header.max_timestamp, payload
+        header.base_offset,
+        header.last_offset_delta + 1,
+        header.leader_epoch,
+        header.max_timestamp,
+        payload,
+        gaps,
     )

@@ -157,27 +157,27 @@ def _walk(data: Buffer, count: int, keyless: list[int]) -> int:
 def iter_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
     """The records of a stored batch, from its decompressed `payload`."""
     data = payload if isinstance(payload, bytes) else bytes(payload)
-    for _, _, offset, timestamp, key, key_end, value, headers in _iter_fields(header, data):
+    for _, _, offset, timestamp, key, key_end, value, headers in iter_fields(header, data):
         yield Record(
             offset,
             timestamp,
             None if key < 0 else data[key:key_end],
             None if value < 0 else data[value:headers],
-            _read_headers(data, headers) if data[headers] else (),
+            read_headers(data, headers) if data[headers] else (),
         )
 
 
 def iter_spans(header: BatchHeader, payload: Buffer) -> Iterator[Span]:
     """The records of a stored batch by key and place, from its decompressed `payload`."""
     data = memoryview(payload)
-    for start, end, offset, timestamp, key, key_end, value, _ in _iter_fields(header, data):
+    for start, end, offset, timestamp, key, key_end, value, _ in iter_fields(header, data):
         yield Span(offset, timestamp, None if key < 0 else bytes(data[key:key_end]), value >= 0, start, end)
 
 
 _Fields = tuple[int, int, int, int, int, int, int, int]
 
 
-def _iter_fields(header: BatchHeader, data: Buffer) -> Iterator[_Fields]:
+def iter_fields(header: BatchHeader, data: Buffer) -> Iterator[_Fields]:
     """(start, end, offset, timestamp, key, key end, value, headers) of every record.
 
     All but offset and timestamp are places in `data`, -1 that of a null; a value ends where headers begin.
@@ -247,7 +247,7 @@ def _skip_headers(data: Buffer, at: int) -> int:
     return at
 
 
-def _read_headers(data: bytes, at: int) -> tuple[Header, ...]:
+def read_headers(data: bytes, at: int) -> tuple[Header, ...]:
     """The headers that `_skip_headers` has found sound."""
     count, at = _read_varint(data, at)
     headers: list[Header] = []

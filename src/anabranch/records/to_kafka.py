@@ -3,125 +3,277 @@
     message                     record
     partition key               key; decoded if it is marked as base64
     payload                     value; null if it is marked so
-    event time, else publish    timestamp
-    properties                  headers, in their order
+    event time, else publish    timestamp; the broker's where the topic keeps LogAppendTime
+    properties                  headers, in their order; `kafka.headers` gives the headers it lists
     ordering key                header `pulsar.ordering-key`
     schema version              header `pulsar.schema-version`
-    a part of a large one       headers `pulsar.chunk` ("2/5") and `pulsar.chunk-of`: parts stay parts
+    in a transaction            in a transaction, of the same producer id
     one that compaction took    nothing: its offset is a gap
+    encrypted                   one record for the whole entry: only its consumer could tell messages apart.
+                                Header `pulsar.encrypted` has the algorithm and `pulsar.metadata` the
+                                MessageMetadata, with which Pulsar's libraries can decrypt it
 
-Offsets are those of the messages, so both protocols name the same ones.  An encrypted payload is passed on as
-it is, with the header `pulsar.encrypted`, and as one record: only its consumer could tell messages apart.
+A large message that was sent in chunks is one record, at the offset of its last chunk; the others are gaps
+(`partition/chunked.py` brings them together).  Chunks that are encrypted each for itself stay records of
+their own, with the headers `pulsar.chunk` ("2/5") and `pulsar.chunk-of`.
+
+Offsets are those of the messages, so both protocols name the same ones.  The metadata of a message in a
+batch is read by hand where it is as clients usually write it, and by the protobuf library else.
 """
 
 import base64
 import binascii
 import struct
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from google.protobuf.message import DecodeError
 
 from anabranch.base.disk import Buffer
-from anabranch.base.errors import Corrupt, TooLarge
-from anabranch.records.batch import HEADER_SIZE, BatchHeader
-from anabranch.records.builder import build_batch, empty_batch
-from anabranch.records.compression import SNAPPY, ZSTD, decompress
+from anabranch.base.errors import Corrupt
+from anabranch.records.batch import HEADER_SIZE, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader
+from anabranch.records.builder import VARINTS, empty_batch, encode_headers, encode_record, seal, varint
 from anabranch.records.entries import read_metadata
-from anabranch.records.pulsar_metadata_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
+from anabranch.records.entry_payloads import LIMIT_BYTES, payload_of, uncompressed
+from anabranch.records.headers import (
+    CHUNK,
+    CHUNK_OF,
+    ENCRYPTED,
+    HEADERS,
+    METADATA,
+    ORDERING_KEY,
+    SCHEMA_VERSION,
+    as_bytes,
+    read_headers_text,
+)
+from anabranch.records.pulsar_metadata_pb2 import MessageMetadata, SingleMessageMetadata
 from anabranch.records.record import Header, Record
 
-_SIZE = struct.Struct(">I")
-_SUM_BYTES = 6
 _Described = MessageMetadata | SingleMessageMetadata
 
+_SIZE = struct.Struct(">I")
+_PIECE = 2 * 64  # parts of messages, two each; some 100 us
+_LATEST_MS = (1 << 63) - 1
+_SHORT = len(VARINTS)
+_LISTED = HEADERS.encode()
+_KEY, _PAYLOAD, _EVENT_TIME, _SEQUENCE = 0x12, 0x18, 0x28, 0x40  # tags of a message's metadata
+_TIME_BYTES = 6  # of this century's, in milliseconds
+_NULL = b"\x01"
+_UNCHANGED = b"\0\0"  # no attributes, the time of the batch
 
-def as_kafka_batch(header: BatchHeader, batch: memoryview, limit_bytes: int) -> bytes:
+
+def as_kafka_batch(header: BatchHeader, batch: memoryview, limit_bytes: int = LIMIT_BYTES) -> bytes:
     """What a Kafka consumer gets for an entry.  TooLarge if its payload is, unpacked."""
     entry = batch[HEADER_SIZE:]
     metadata = read_metadata(entry)
-    records = list(_records(header, metadata, _payload_of(entry), limit_bytes))
-    if not records:
-        return bytes(empty_batch(header._replace(attributes=0)))
+    if is_chunk(metadata):
+        return as_gap(header)
+    payload: Buffer = payload_of(entry)
+    if not metadata.encryption_keys:
+        payload = uncompressed(metadata, payload_of(entry), limit_bytes)
+    made = KafkaBatch(header, metadata)
+    return made.sealed(list(made.pieces(payload)))
+
+
+def is_chunk(metadata: MessageMetadata) -> bool:
+    """Whether an entry is a part of a message, which others have to be put to."""
+    return metadata.num_chunks_from_msg > 1 and not metadata.encryption_keys
+
+
+def as_gap(header: BatchHeader) -> bytes:
+    """A batch without records for an entry that has none for Kafka: its readers go on behind it."""
     return bytes(
-        build_batch(
-            records,
-            base_offset=header.base_offset,
-            last_offset=header.last_offset,
-            leader_epoch=header.leader_epoch,
-        )
+        empty_batch(header._replace(attributes=header.attributes & (TRANSACTIONAL | LOG_APPEND_TIME)))
     )
 
 
-def _payload_of(entry: memoryview) -> memoryview:
-    """What follows the metadata."""
-    at = _SUM_BYTES if entry[0] == 0x0E and entry[1] == 0x01 else 0
-    return entry[at + _SIZE.size + _SIZE.unpack_from(entry, at)[0] :]
+class KafkaBatch:
+    """One entry on its way to a batch."""
+
+    def __init__(self, header: BatchHeader, metadata: MessageMetadata) -> None:
+        self._header = header
+        self._metadata = metadata
+        self._base_ms = self._newest_ms = header.max_timestamp
+        self._is_stamped = bool(header.attributes & LOG_APPEND_TIME)
+        self._common = _common_headers(metadata)
+        self._count = 0
+
+    def pieces(self, payload: Buffer) -> Iterator[bytes]:
+        """The records of a payload that is not compressed; so many at a time that others may have a turn."""
+        metadata = self._metadata
+        if metadata.encryption_keys:
+            algorithm = (ENCRYPTED, as_bytes(metadata.encryption_algo))
+            self._common += (algorithm, (METADATA, metadata.SerializeToString()))
+            if metadata.num_chunks_from_msg > 1:
+                part = f"{metadata.chunk_id + 1}/{metadata.num_chunks_from_msg}"
+                self._common += ((CHUNK, part.encode()), (CHUNK_OF, as_bytes(metadata.uuid)))
+            yield self._record(self._header.base_offset, metadata, bytes(payload))
+        elif metadata.HasField("num_messages_in_batch"):
+            yield from self._batched(bytes(payload))
+        else:
+            yield self._record(self._header.last_offset, metadata, bytes(payload))
+
+    def sealed(self, pieces: Iterable[bytes]) -> bytes:
+        """The batch of all that `pieces` gave."""
+        header = self._header
+        attributes = header.attributes & (TRANSACTIONAL | LOG_APPEND_TIME)
+        if not self._count:
+            return as_gap(header)
+        return bytes(
+            seal(
+                header._replace(
+                    attributes=attributes,
+                    base_timestamp=self._base_ms,
+                    max_timestamp=self._newest_ms,
+                    count=self._count,
+                ),
+                b"".join(pieces),
+            )
+        )
+
+    # --- a batch
+
+    def _batched(self, data: bytes) -> Iterator[bytes]:
+        """Messages one after the other: u32 size, SingleMessageMetadata, payload."""
+        out: list[bytes] = []
+        at, end = 0, len(data)
+        base = self._header.base_offset
+        headers = encode_headers(self._common)
+        last, stamp = b"", _UNCHANGED
+        for offset in range(base, self._header.last_offset + 1):
+            start = at + 4
+            if start > end:
+                raise Corrupt("a batch has fewer messages than it says")
+            at = start + _SIZE.unpack_from(data, at)[0]
+            if at > end:
+                raise Corrupt(f"a message's metadata claims {at - start} bytes, {end - start} are left")
+            found = _usual(data, start, at)
+            if found is None:
+                single = _single(data[start:at])
+                size = single.payload_size
+                if size < 0 or at + size > end:
+                    raise Corrupt(f"a message claims {size} bytes, {end - at} are left")
+                if not single.compacted_out:
+                    out += (self._record(offset, single, data[at : at + size]), b"")
+                at += size
+                continue
+            key, size, time = found
+            if at + size > end:
+                raise Corrupt(f"a message claims {size} bytes, {end - at} are left")
+            if time != last:
+                last, stamp = time, self._stamp(time)
+            delta = offset - base
+            body = b"".join(
+                (
+                    stamp,
+                    VARINTS[delta] if delta < _SHORT else varint(delta),
+                    key,
+                    VARINTS[size] if size < _SHORT else varint(size),
+                    data[at : at + size],
+                    headers,
+                )
+            )
+            at += size
+            length = len(body)
+            out += (VARINTS[length] if length < _SHORT else varint(length), body)
+            self._count += 1
+            if len(out) > _PIECE:
+                yield b"".join(out)
+                out.clear()
+        yield b"".join(out)
+
+    def _stamp(self, time: bytes) -> bytes:
+        """Attributes and timestamp of a record whose event time is written as `time`."""
+        event_ms = sum((byte & 127) << 7 * i for i, byte in enumerate(time))
+        if not event_ms or self._is_stamped:
+            return _UNCHANGED
+        self._newest_ms = max(self._newest_ms, event_ms)
+        return b"\0" + varint(event_ms - self._base_ms)
+
+    # --- a message of whatever kind
+
+    def _record(self, offset: int, described: _Described, value: bytes) -> bytes:
+        timestamp = self._base_ms
+        if 0 < described.event_time <= _LATEST_MS and not self._is_stamped:
+            timestamp = described.event_time
+        self._newest_ms = max(self._newest_ms, timestamp)
+        self._count += 1
+        record = Record(
+            offset,
+            timestamp,
+            key_of(described),
+            None if described.null_value else value,
+            self._headers(described),
+        )
+        return encode_record(record, self._header.base_offset, self._base_ms)
+
+    def _headers(self, described: _Described) -> tuple[Header, ...]:
+        headers: list[Header] = [(as_bytes(each.key), as_bytes(each.value)) for each in described.properties]
+        for name, value in headers:
+            if name == _LISTED and (listed := read_headers_text(value or b"")) is not None:
+                headers = list(listed)
+                break
+        if described.HasField("ordering_key"):
+            ordering = (ORDERING_KEY, described.ordering_key)
+            if ordering not in headers:
+                headers.append(ordering)
+        return (*headers, *self._common)
 
 
-def _records(
-    header: BatchHeader, metadata: MessageMetadata, payload: memoryview, limit_bytes: int
-) -> Iterator[Record]:
-    common = _common_headers(metadata)
-    offset, published = header.base_offset, header.max_timestamp
-    if metadata.encryption_keys:
-        headers = (*common, (b"pulsar.encrypted", metadata.encryption_algo.encode()))
-        yield _record(offset, published, metadata, bytes(payload), headers)
-        return
-    plain = memoryview(_unpacked(metadata, payload, limit_bytes))
-    if not metadata.HasField("num_messages_in_batch"):
-        yield _record(offset, published, metadata, bytes(plain), common)
-        return
-    at = 0
-    for offset in range(header.base_offset, header.last_offset + 1):
-        single, at = _single(plain, at)
-        value = bytes(plain[at : at + single.payload_size])
-        if len(value) != single.payload_size:
-            raise Corrupt(f"a message claims {single.payload_size} bytes, {len(value)} are left")
-        at += single.payload_size
-        if not single.compacted_out:
-            yield _record(offset, published, single, value, common)
+def _usual(data: bytes, at: int, end: int) -> tuple[bytes, int, bytes] | None:
+    """Of a message's metadata: (key as a record has it, size of the payload, event time as it is written).
+
+    None unless it has nothing but a short key, its size, a time and a number, in that order.
+    """
+    try:
+        key = _NULL
+        if at < end and data[at] == _KEY:
+            size = data[at + 1]
+            if size > 127:
+                return None
+            key = VARINTS[size] + data[at + 2 : at + 2 + size]
+            at += 2 + size
+        if at + 1 >= end or data[at] != _PAYLOAD:
+            return None
+        size = data[at + 1]
+        at += 2
+        if size > 127:
+            more = data[at]
+            if more > 127:
+                return None
+            size += (more << 7) - 128
+            at += 1
+        time = b""
+        if at < end and data[at] == _EVENT_TIME:
+            time = data[at + 1 : at + 1 + _TIME_BYTES]
+            if len(time) < _TIME_BYTES or time[-1] > 127 or min(time[:-1]) < 128:
+                return None
+            at += 1 + _TIME_BYTES
+        if at < end and data[at] == _SEQUENCE:
+            at += 1
+            while at < end and data[at] > 127:
+                at += 1
+            at += 1
+        return (key, size, time) if at == end else None
+    except IndexError:
+        return None
 
 
-def _single(plain: memoryview, at: int) -> tuple[SingleMessageMetadata, int]:
-    """The metadata of the message at `at`, and where its payload begins."""
-    if at + _SIZE.size > len(plain):
-        raise Corrupt("a batch has fewer messages than it says")
-    (size,) = _SIZE.unpack_from(plain, at)
-    at += _SIZE.size
-    if at + size > len(plain):
-        raise Corrupt(f"a message's metadata claims {size} bytes, {len(plain) - at} are left")
+def _single(data: bytes) -> SingleMessageMetadata:
     single = SingleMessageMetadata()
     try:
-        single.ParseFromString(plain[at : at + size])  # type: ignore[arg-type]  # takes any buffer
+        single.ParseFromString(data)
     except DecodeError as error:
         raise Corrupt(f"a message of a batch cannot be read: {error}") from error
-    if single.payload_size < 0:
-        raise Corrupt(f"a message claims {single.payload_size} bytes")
-    return single, at + size
+    if not single.IsInitialized():
+        raise Corrupt("a message of a batch does not say how large it is")
+    return single
 
 
-def _record(
-    offset: int, published: int, described: _Described, value: bytes, common: tuple[Header, ...]
-) -> Record:
-    headers = common
-    if described.properties:
-        headers = (*((_bytes(p.key), _bytes(p.value)) for p in described.properties), *headers)
-    if described.HasField("ordering_key"):
-        headers = (*headers, (b"pulsar.ordering-key", described.ordering_key))
-    return Record(
-        offset,
-        described.event_time or published,
-        _key_of(described),
-        None if described.null_value else value,
-        headers,
-    )
-
-
-def _key_of(described: _Described) -> bytes | None:
+def key_of(described: _Described) -> bytes | None:
+    """The key of a message as Kafka has it."""
     if not described.HasField("partition_key") or described.null_partition_key:
         return None
-    key = _bytes(described.partition_key)
+    key = as_bytes(described.partition_key)
     if described.partition_key_b64_encoded:
         try:
             return base64.b64decode(key, validate=True)
@@ -130,50 +282,7 @@ def _key_of(described: _Described) -> bytes | None:
     return key
 
 
-def _bytes(text: str | bytes) -> bytes:
-    """The library gives bytes for strings that are not UTF-8."""
-    return text if isinstance(text, bytes) else text.encode()
-
-
 def _common_headers(metadata: MessageMetadata) -> tuple[Header, ...]:
-    headers: list[Header] = []
     if metadata.HasField("schema_version"):
-        headers.append((b"pulsar.schema-version", metadata.schema_version))
-    if metadata.num_chunks_from_msg > 1:
-        part = f"{metadata.chunk_id + 1}/{metadata.num_chunks_from_msg}"
-        headers += [(b"pulsar.chunk", part.encode()), (b"pulsar.chunk-of", _bytes(metadata.uuid))]
-    return tuple(headers)
-
-
-def _unpacked(metadata: MessageMetadata, payload: memoryview, limit_bytes: int) -> Buffer:
-    codec = metadata.compression
-    if codec == CompressionType.NONE or metadata.num_chunks_from_msg > 1:  # parts are cut after compression
-        return payload
-    size = metadata.uncompressed_size
-    if size > limit_bytes:
-        raise TooLarge(f"a payload grows to {size} bytes, the limit is {limit_bytes}")
-    if codec == CompressionType.ZSTD:
-        return decompress(ZSTD, payload, size)
-    if codec == CompressionType.SNAPPY:
-        return decompress(SNAPPY, payload, size)
-    if codec == CompressionType.ZLIB:
-        return _inflated(payload, size)
-    return _unblocked(payload, size)
-
-
-def _inflated(payload: memoryview, size: int) -> bytes:
-    try:
-        return zlib.decompressobj().decompress(payload, size or 1)
-    except zlib.error as error:
-        raise Corrupt(f"a zlib payload cannot be unpacked: {error}") from error
-
-
-def _unblocked(payload: memoryview, size: int) -> bytes:
-    """Pulsar's lz4 is one bare block."""
-    from lz4 import block
-
-    try:
-        plain: bytes = block.decompress(payload, uncompressed_size=size)
-    except (block.LZ4BlockError, ValueError) as error:
-        raise Corrupt(f"an lz4 payload cannot be unpacked: {error}") from error
-    return plain
+        return ((SCHEMA_VERSION, metadata.schema_version),)
+    return ()

@@ -8,7 +8,6 @@ from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.groups.share_coordinator import ShareCoordinator
 from anabranch.groups.transaction_coordinator import TransactionCoordinator
 from anabranch.partition.host import PartitionHost
-from anabranch.partition.kafka_part import KafkaParts
 from anabranch.server.config import DynamicConfig
 from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.kafka.written_topics import WrittenTopics
@@ -29,4 +28,3 @@ class Services:
     share_groups: ShareCoordinator
     transactions: TransactionCoordinator
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)
-    kafka_parts: KafkaParts = field(default_factory=KafkaParts)

@@ -73,6 +73,8 @@ class Reading:
         while settled < len(offsets) and max_bytes > 0:
             wanted = offsets[settled]
             found, next_offset, self.disk = self._source.read(wanted, min(size, max_bytes))
+            for gap in entry.gaps:
+                self._pass_over(*gap)
             if self.disk is not None:
                 break
             used = 0

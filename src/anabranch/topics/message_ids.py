@@ -1,8 +1,10 @@
 """Offsets of a partition as Pulsar's message ids: (ledger, entry), the entry's first offset."""
 
 from anabranch.partition.partition import Partition
-from anabranch.records.batch import PULSAR_ENTRY, BatchHeader
-from anabranch.records.entries import as_entry, read_metadata
+from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader
+from anabranch.records.entries import read_metadata
+from anabranch.records.entry_payloads import LIMIT_BYTES
+from anabranch.records.record import iter_spans, payload_of
 from anabranch.topics.backlog import place_of
 
 
@@ -23,8 +25,8 @@ def _is_single(partition: Partition, offset: int) -> bool:
     if found is None or not found[3].attributes & PULSAR_ENTRY:
         return False
     _, segment, position, header = found
-    entry = as_entry(header, memoryview(segment.file.pread(header.size_bytes, position)))
-    return not read_metadata(entry.payload).HasField("num_messages_in_batch")
+    entry = segment.file.pread(header.size_bytes - HEADER_SIZE, position + HEADER_SIZE)
+    return not read_metadata(entry).HasField("num_messages_in_batch")
 
 
 def entry_before(partition: Partition, offset: int) -> tuple[int, int]:

@@ -8,15 +8,15 @@ from anabranch.base.errors import OffsetOutOfRange
 from anabranch.partition.entries import EntryReader
 from anabranch.partition.partition import Partition
 from anabranch.records.batch import HEADER_SIZE, crc_of
-from anabranch.records.entries import enclose, read_metadata
-from tests.support.entries import PUBLISHED_MS, batch_of, entry_of, messages_of
+from anabranch.records.entries import read_metadata
+from tests.support.entries import batch_of, enclosed, entry_of, messages_of
 from tests.support.hosted import Hosted
 from tests.support.logs import records
 from tests.support.topics import send
 
 
 def put(partition: Partition, entry: bytes, count: int = 1) -> int:
-    return partition.append_own(memoryview(enclose(memoryview(entry), count, PUBLISHED_MS))).base_offset
+    return partition.append_own(enclosed(entry, count)).base_offset
 
 
 @pytest.fixture

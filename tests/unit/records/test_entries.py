@@ -6,29 +6,27 @@ import pytest
 from crc32c import crc32c
 
 from anabranch.base.errors import Corrupt, Invalid
-from anabranch.records.batch import PULSAR_ENTRY, crc_of, place, read_header
+from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, crc_of, read_header
 from anabranch.records.entries import (
     MAX_MESSAGES,
     ChecksumMismatch,
     as_entry,
     count_of,
-    enclose,
     read_metadata,
     verify,
 )
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
-from tests.support.entries import entry_of
+from tests.support.entries import enclosed, entry_of
 
 
 def test_an_entry_comes_back_as_it_went_in() -> None:
     sent = entry_of(b"payload", count=3, publish_time=1_700_000_000_000)
-    batch = memoryview(enclose(memoryview(sent), 3, 1_700_000_000_000))
-    place(batch, 41, 7)
+    batch = enclosed(sent, 3, 1_700_000_000_000, offset=41, leader_epoch=7)
     header = read_header(batch)
     assert header.attributes == PULSAR_ENTRY
     assert header.crc == crc_of(batch)
     assert header.size_bytes == len(batch)
-    entry = as_entry(header, batch)
+    entry = as_entry(header, batch[HEADER_SIZE:])
     assert bytes(entry.payload) == sent
     assert (entry.offset, entry.count, entry.end, entry.ledger) == (41, 3, 44, 7)
     assert entry.timestamp_ms == 1_700_000_000_000

@@ -10,19 +10,24 @@ import pytest
 from lz4 import block
 
 from anabranch.base.errors import Corrupt, TooLarge
-from anabranch.records.batch import crc_of, place, read_header
-from anabranch.records.entries import enclose, read_metadata
-from anabranch.records.pulsar_metadata_pb2 import CompressionType, KeyValue, SingleMessageMetadata
+from anabranch.records.batch import crc_of, read_header
+from anabranch.records.entries import read_metadata
+from anabranch.records.pulsar_metadata_pb2 import (
+    CompressionType,
+    EncryptionKeys,
+    KeyValue,
+    MessageMetadata,
+    SingleMessageMetadata,
+)
 from anabranch.records.record import Record, iter_records, payload_of
 from anabranch.records.to_kafka import as_kafka_batch
-from tests.support.entries import PUBLISHED_MS, batch_of, entry_of
+from tests.support.entries import PUBLISHED_MS, batch_of, enclosed, entry_of
 
 LIMIT = 1 << 20
 
 
 def translated(entry: bytes, count: int = 1, offset: int = 7) -> list[Record]:
-    batch = memoryview(enclose(memoryview(entry), count, PUBLISHED_MS))
-    place(batch, offset, 3)
+    batch = enclosed(entry, count, offset=offset, leader_epoch=3)
     made = as_kafka_batch(read_header(batch), batch, LIMIT)
     header = read_header(made)
     assert header.crc == crc_of(made)
@@ -46,7 +51,7 @@ def test_a_single_message() -> None:
         PUBLISHED_MS,
         b"k",
         b"value",
-        ((b"a", b"1"), (b"a", b"2"), (b"pulsar.schema-version", b"\0\1"), (b"pulsar.ordering-key", b"o")),
+        ((b"a", b"1"), (b"a", b"2"), (b"pulsar.ordering-key", b"o"), (b"pulsar.schema-version", b"\0\1")),
     )
 
 
@@ -91,9 +96,22 @@ def test_every_compression(codec: Any, pack: Callable[[bytes], bytes]) -> None:
         translated(entry_of(pack(plain), compression=codec, uncompressed_size=LIMIT + 1))
 
 
-def test_a_part_of_a_large_message_says_so() -> None:
-    [record] = translated(entry_of(b"part", uuid="u", num_chunks_from_msg=3, chunk_id=1))
-    assert record.headers == ((b"pulsar.chunk", b"2/3"), (b"pulsar.chunk-of", b"u"))
+def test_a_part_of_a_large_message_is_none() -> None:
+    assert translated(entry_of(b"part", uuid="u", num_chunks_from_msg=3, chunk_id=1)) == []
+
+
+def test_what_is_encrypted_goes_on_as_it_is() -> None:
+    keys = [EncryptionKeys(key="k", value=b"secret")]
+    entry = entry_of(b"noise", count=3, encryption_keys=keys, encryption_algo="AES", encryption_param=b"iv")
+    [record] = translated(entry, 3)
+    headers = dict(record.headers)
+    assert (record.offset, record.value, headers[b"pulsar.encrypted"]) == (7, b"noise", b"AES")
+    assert (
+        MessageMetadata.FromString(headers[b"pulsar.metadata"] or b"").encryption_keys[0].value == b"secret"
+    )
+    part = entry_of(b"part", uuid="u", num_chunks_from_msg=3, chunk_id=1, encryption_keys=keys)
+    headers = dict(translated(part)[0].headers)
+    assert (headers[b"pulsar.chunk"], headers[b"pulsar.chunk-of"]) == (b"2/3", b"u")
 
 
 @pytest.mark.parametrize("entry", [batch_of(b"a", b"b")[:-3], entry_of(b"\xff" * 9, count=2)])

@@ -2,7 +2,8 @@
 
 Versions 4 to 18; `fetch_sessions` explains the session id and epoch of 7 and later.  The answer's
 records are ranges of log files (`wire/kafka/fetch.py`); they are never read here, except where Pulsar
-producers write, too: what these wrote is translated (`partition/kafka_part.py`).
+producers write, too: what these wrote is translated (`partition/kafka_part.py`), for which a fetch that has
+nothing else to give waits, whatever its `max_wait`.
 
 A fetch answers at once when it has `min_bytes`, when `max_wait` is 0, or when there is an error to
 tell.  Else it waits to be woken by one of its partitions or by its deadline, and looks again: at what has
@@ -22,6 +23,7 @@ from uuid import UUID
 from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
 from anabranch.base.network import Chunk
 from anabranch.base.waiters import Waiter
+from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
@@ -31,6 +33,7 @@ from anabranch.server.services import Services
 from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
 
 _OPENED_A_TURN = 16  # half a millisecond each, if they are new
+_TRANSLATED_S = 5.0
 _MOST_BYTES = 1 << 30  # with the oversized batch and the headers, what the length of an answer can say
 
 
@@ -56,9 +59,13 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
     if len(wanted) > _OPENED_A_TURN and work.opens_many():
         return work.open_and_answer()
     work.look()
-    if request.max_wait_ms <= 0 or not wanted or work.is_satisfied:
+    if work.is_satisfied or not wanted:
         return work.answer()
-    work.wait(request.max_wait_ms / 1000)
+    if request.max_wait_ms <= 0:
+        if not work.is_translating:
+            return work.answer()
+        work.settle_for_anything()
+    work.wait(max(request.max_wait_ms / 1000, _TRANSLATED_S if work.is_translating else 0.0))
     return work
 
 
@@ -80,6 +87,7 @@ class Fetch:
         "_session",
         "_size",
         "_told",
+        "_translating",
         "_version",
         "_wanted",
         "_watched",
@@ -113,10 +121,20 @@ class Fetch:
         self._failed = False
         self._scheduled = False
         self._told: Told | None = None
+        self._translating: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
     def is_satisfied(self) -> bool:
         return self._size >= self._min_bytes or self._failed
+
+    @property
+    def is_translating(self) -> bool:
+        """Whether something is made ready that the last look could not give yet."""
+        return bool(self._translating)
+
+    def settle_for_anything(self) -> None:
+        """The client does not wait for more than there is."""
+        self._min_bytes = min(self._min_bytes, 1)
 
     # --- looking
 
@@ -126,10 +144,11 @@ class Fetch:
         found: list[Fetched] = []
         partitions: list[Partition] = []
         self._failed = False
-        for wanted in self._wanted:
+        self._translating.clear()
+        for i, wanted in enumerate(self._wanted):
             try:
                 partition = self._partition(wanted)
-                one = self._read(partition, wanted, left)
+                one = self._read(partition, i, left)
                 partitions.append(partition)
             except (AnabranchError, OSError) as error:
                 self._failed = True
@@ -168,7 +187,8 @@ class Fetch:
             return host.partition_of(topic, wanted.index)
         return host.partition(wanted.topic, wanted.index)
 
-    def _read(self, partition: Partition, wanted: Wanted, left: int) -> Fetched:
+    def _read(self, partition: Partition, i: int, left: int) -> Fetched:
+        wanted = self._wanted[i]
         if partition.retired:
             raise UnknownTopic("the topic is gone")
         partition.check_leader_epoch(wanted.leader_epoch)
@@ -185,7 +205,10 @@ class Fetch:
         aborted = partition.aborted(wanted.fetch_offset, self._isolation, records)
         given: Chunk | None = records
         if records is not None and partition.log.has_entries:
-            given = self._services.kafka_parts.of(records)
+            part = kafka_part(partition, records)
+            if isinstance(part, asyncio.Future):
+                self._translating.append((i, part))
+            given = None if isinstance(part, asyncio.Future) else part
         return Fetched(
             wanted.index,
             0,
@@ -251,6 +274,12 @@ class Fetch:
         ]
         for partition, waiter in self._watched:
             partition.wait(waiter)
+        self._await_translations()
+
+    def _await_translations(self) -> None:
+        for i, translated in self._translating:
+            translated.add_done_callback(lambda _, i=i: self._wake(i))  # type: ignore[misc]
+        self._translating.clear()
 
     def _wake(self, i: int) -> None:
         """A partition has moved on.  Several may in one turn of the loop: look once, afterwards."""
@@ -268,9 +297,11 @@ class Fetch:
             if len(moved) < len(self._wanted):
                 self._look_at(moved)
                 if not self.is_satisfied:
+                    self._await_translations()
                     return
             self.look()
             if not self.is_satisfied:
+                self._await_translations()
                 return
             self.answered.set_result(self.answer())
         except Exception as error:  # noqa: BLE001  whoever waits for the answer must hear of it
@@ -283,7 +314,7 @@ class Fetch:
             before = self._found[i].size_bytes
             left = self._max_bytes - self._size + before
             try:
-                one = self._read(self._watched[i][0], self._wanted[i], left)
+                one = self._read(self._watched[i][0], i, left)
             except (AnabranchError, OSError):
                 self._failed = True
                 return

@@ -3,14 +3,15 @@
 from anabranch.records.batch import read_header
 from anabranch.records.builder import build_batch
 from anabranch.records.compression import LZ4
-from anabranch.records.entries import as_entry, read_metadata, verify
+from anabranch.records.entries import read_metadata, verify
 from anabranch.records.record import Record
+from anabranch.records.to_pulsar import as_pulsar_entry
 from tests.support.entries import messages_of
 
 
 def translated(*records: Record, **how: int) -> memoryview:
     batch = memoryview(build_batch(records, **how))
-    return as_entry(read_header(batch), batch).payload
+    return memoryview(as_pulsar_entry(read_header(batch), batch))
 
 
 def test_a_record_becomes_a_message() -> None:
@@ -31,7 +32,7 @@ def test_what_is_not_text_is_base64() -> None:
 
 def test_nulls_are_marked() -> None:
     [(single, value)] = messages_of(translated(Record(0, 1, None, None)))
-    assert (single.null_value, single.null_partition_key, value) == (True, True, b"")
+    assert (single.null_value, single.HasField("partition_key"), value) == (True, False, b"")
 
 
 def test_every_offset_has_its_message() -> None:
