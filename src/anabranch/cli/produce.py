@@ -38,6 +38,24 @@ class Acks(StrEnum):
     ALL = "all"
 
 
+Destination = Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")]
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--value", "-v", help="Send this; repeatable. Without it, lines are read."),
+]
+InputFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="Read lines from here instead of standard input.")
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="The key of all that is sent.")]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", "-K", help="What stands between key and value on a line.")
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header, or property; repeatable."),
+]
+
+
 class KeyValue(NamedTuple):
     key: bytes | None
     value: bytes | None
@@ -128,21 +146,12 @@ class Delivery:
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
-    value: Annotated[
-        list[str] | None,
-        typer.Option("--value", "-v", help="Send this; repeatable. Without it, lines are read."),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read lines from here instead of standard input.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
-    separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value on a line.")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable.")
-    ] = None,
+    topic: Destination,
+    value: Values = None,
+    file: InputFile = None,
+    key: Key = None,
+    separator: KeySeparator = None,
+    header: Headers = None,
     null: Annotated[
         str | None, typer.Option("--null", help="A value spelled like this is sent as null, a tombstone.")
     ] = None,

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterable
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,17 @@ import typer
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import Json, name_values
 from anabranch.cli.output import print_json
-from anabranch.cli.produce import KeyValue, input_lines, key_value
+from anabranch.cli.produce import (
+    Destination,
+    Headers,
+    InputFile,
+    Key,
+    KeySeparator,
+    KeyValue,
+    Values,
+    input_lines,
+    key_value,
+)
 from anabranch.cli.pulsar_client import DEFAULT_SERVICE, Pulsar, Service, connected, library
 
 
@@ -65,21 +74,12 @@ class Delivery:
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
-    value: Annotated[
-        list[str] | None,
-        typer.Option("--value", "-v", help="Send this; repeatable. Without it, lines are read."),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read lines from here instead of standard input.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every message.")] = None,
-    separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value on a line.")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A property; repeatable.")
-    ] = None,
+    topic: Destination,
+    value: Values = None,
+    file: InputFile = None,
+    key: Key = None,
+    separator: KeySeparator = None,
+    header: Headers = None,
     compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary.")] = False,
     as_json: Json = False,
