@@ -34,7 +34,7 @@ from anabranch.meta.embedded import EmbeddedStore
 from anabranch.partition.folders import DataFolderLock, partition_folder
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.upkeep import Upkeep
-from anabranch.schemas.registry import Registry
+from anabranch.schemas.subject_store import SubjectStore
 from anabranch.server.config import BrokerConfig, DynamicConfig
 from anabranch.server.config_pulsar import NO_PORT
 from anabranch.server.fetch_sessions import FetchSessions
@@ -194,7 +194,7 @@ class Node:
         keep_informed(self._topics, cluster)
         dynamic.on_change(lambda old, new: self._topics.rules_changed())
         self._schemas = TopicSchemas(
-            Registry(self._store, clock), cluster, catalog, lambda: dynamic.current.policies
+            SubjectStore(self._store, clock), cluster, catalog, lambda: dynamic.current.policies
         )
         return PulsarServices(clock, dynamic, cluster, catalog, self._topics, self._schemas)
 

@@ -11,6 +11,7 @@ from anabranch.base.clock import SystemClock
 from anabranch.schemas.definition import Definition
 from anabranch.schemas.registry import Registry
 from anabranch.schemas.strategy import Strategy
+from anabranch.schemas.subject_store import SubjectStore
 from tests.support.http import Http, http_broker
 
 TOPIC = "/persistent/public/default/orders"
@@ -103,14 +104,14 @@ async def test_two_topics_of_one_name_share(http: Http) -> None:
 async def test_topics_that_went_while_nobody_looked(tmp_path: Path) -> None:
     ghost = Definition("STRING")
     async with http_broker(tmp_path) as http:
-        registry = Registry(http.node._store, SystemClock())
+        registry = Registry(SubjectStore(http.node._store, SystemClock()))
         await registry.register(
             "ghost-value", ghost, Strategy.FULL, topic="persistent://public/default/ghost"
         )
         await registry.register("alone-value", ghost, Strategy.FULL)
     async with http_broker(tmp_path) as http:
         await http.done("PUT", TOPIC)  # the start is behind us
-        assert await Registry(http.node._store, SystemClock()).subjects() == ["alone-value"]
+        assert await SubjectStore(http.node._store, SystemClock()).subjects() == ["alone-value"]
 
 
 async def test_what_is_damaged_stops_nobody(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ async def every(call: Call) -> SchemaInfos:
 async def add(call: Call) -> SchemaAdded:
     """Add a version, unless it is there, if it may follow those there are."""
     schemas, subject = _schemas(call), await _subject(call)
-    strategy, topic = schemas.strategy(call.topic_name), call.topic_name.pulsar
+    strategy, topic = await schemas.strategy(call.topic_name), call.topic_name.pulsar
     number = await schemas.registry.register(subject, _definition(call), strategy, topic=topic)
     return SchemaAdded(SchemaVersion(number))
 
@@ -154,7 +154,7 @@ async def remove(call: Call) -> SchemaVersion:
 async def check(call: Call) -> Accepted:
     """Whether a schema could be added."""
     schemas, subject = _schemas(call), await _subject(call)
-    strategy = schemas.strategy(call.topic_name)
+    strategy = await schemas.strategy(call.topic_name)
     try:
         await schemas.registry.check(subject, _definition(call), strategy)
     except IncompatibleSchema:

@@ -5,7 +5,15 @@
     consumer brings     none     let in
                         one      must read what is written; the topic takes it if nothing is there yet
 
-A rule is the topic's own, else its namespace's, else the broker's.
+What may follow what is said by the first of these that says something:
+
+    the subject's level            set by Kafka's users
+    the topic's own strategy, or   set by Pulsar's
+        its namespace's
+    the level of all subjects      set by Kafka's users
+    the default                    for Pulsar's clients FULL, or what the broker is told; for Kafka's BACKWARD
+
+The other rules are the topic's own, else its namespace's, else the broker's.
 
 What a topic's clients registered goes with the topic.  Whoever asks for a subject waits until what a topic of
 that name left behind is cleared, and `run` clears what nobody asks for; at the start it looks for topics that
@@ -27,21 +35,32 @@ from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.schemas.definition import Definition
 from anabranch.schemas.errors import IncompatibleSchema
 from anabranch.schemas.registry import Registry
-from anabranch.schemas.strategy import Strategy, strategy_of
-from anabranch.schemas.subjects import subject_of
+from anabranch.schemas.strategy import DEFAULT_FOR_KAFKA, Strategy, said_of, strategy_of, strategy_of_level
+from anabranch.schemas.subject_deletion import SubjectDeletion
+from anabranch.schemas.subject_lists import SubjectLists
+from anabranch.schemas.subject_registry import Rules, SubjectRegistry
+from anabranch.schemas.subject_store import FOR_ALL, SubjectStore
+from anabranch.schemas.subjects import key_subject, subject_of, topic_of
 
 log = logging.getLogger(__name__)
+
+LENIENT = "LENIENT"
+"""The policy by which JSON Schemas may say what open objects hold."""
 
 
 class TopicSchemas:
     def __init__(
         self,
-        registry: Registry,
+        store: SubjectStore,
         cluster: Cluster,
         catalog: PulsarTopics,
         defaults: Callable[[], PolicyDefaults],
     ) -> None:
-        self.registry = registry
+        self.store = store
+        self.registry = Registry(store)
+        self.subjects = SubjectRegistry(store)
+        self.lists = SubjectLists(store)
+        self.deletion = SubjectDeletion(store)
         self._catalog = catalog
         self._defaults = defaults
         self._turns = Turns()
@@ -51,14 +70,38 @@ class TopicSchemas:
 
     # --- rules
 
-    def strategy(self, name: TopicName) -> Strategy:
-        namespace = self._catalog.policies(name.in_namespace)
-        return strategy_of(
-            self._own(name).schema_compatibility_strategy,
-            namespace.schema_compatibility_strategy,
-            namespace.schema_auto_update_compatibility_strategy,
-            self._defaults().schema_compatibility_strategy,
+    async def strategy(self, name: TopicName) -> Strategy:
+        """For what Pulsar's clients bring."""
+        told = await self._told(subject_of(name), name)
+        return told or strategy_of(self._defaults().schema_compatibility_strategy)
+
+    async def rules(self, subject: str, *, normalize: bool = False) -> Rules:
+        """For what Kafka's clients bring."""
+        settings = await self.store.settings_in_scope(subject)
+        name = topic_of(subject)
+        is_topic = name is not None and self._is_there(name)
+        return Rules(
+            await self._told(subject, name if is_topic else None) or DEFAULT_FOR_KAFKA,
+            normalize or bool(settings.normalize),
+            settings.policy == LENIENT,
+            settings.group,
         )
+
+    async def _told(self, subject: str, name: TopicName | None) -> Strategy | None:
+        """What somebody has said, for a subject that is a topic's or none's."""
+        own, of_all = await self.store.settings(subject), await self.store.settings(FOR_ALL)
+        if own.level is not None:
+            return strategy_of_level(own.level)
+        if name is not None:
+            namespace = self._catalog.policies(name.in_namespace)
+            told = said_of(
+                self._own(name).schema_compatibility_strategy,
+                namespace.schema_compatibility_strategy,
+                namespace.schema_auto_update_compatibility_strategy,
+            )
+            if told is not None:
+                return told
+        return None if of_all.level is None else strategy_of_level(of_all.level)
 
     def _may_update(self, name: TopicName) -> bool:
         told = self._catalog.policies(name.in_namespace).is_allow_auto_update_schema
@@ -92,7 +135,7 @@ class TopicSchemas:
             return None
         if self._may_update(name):
             topic = split_partition(name)[0].pulsar
-            return await self.registry.register(subject, definition, self.strategy(name), topic=topic)
+            return await self.registry.register(subject, definition, await self.strategy(name), topic=topic)
         known = await self.registry.find(subject, definition)
         if known is None:
             raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
@@ -104,7 +147,7 @@ class TopicSchemas:
         if is_untouched and not await self.registry.has_any(subject):
             await self.written_by(name, definition)
         else:
-            await self.registry.check_reader(subject, definition, self.strategy(name))
+            await self.registry.check_reader(subject, definition, await self.strategy(name))
 
     # --- topics that go
 
@@ -119,8 +162,9 @@ class TopicSchemas:
         async with self._turns.of(subject):
             if subject not in self._gone:
                 return  # somebody else has, and it may be in use again
-            if await self.registry.topic_of(subject):
-                await self.registry.remove(subject)
+            for one in (key_subject(subject), subject):
+                if await self.registry.topic_of(one):
+                    await self.registry.remove(one)
             self._gone.discard(subject)
 
     def _image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
@@ -133,7 +177,7 @@ class TopicSchemas:
                 self._has_news.set()
 
     async def run(self) -> None:
-        for subject in await self.registry.subjects():
+        for subject in await self.store.subjects():
             await self._try(subject, self._look)
             await asyncio.sleep(0)  # there may be many
         while True:
@@ -145,9 +189,9 @@ class TopicSchemas:
     async def _look(self, subject: str) -> None:
         """Clear a subject whose topic went when nobody was there to see it."""
         topic = await self.registry.topic_of(subject)
-        if topic and not self._is_there(TopicName.from_pulsar(topic)):
-            self._gone.add(subject)
-            await self._clear(subject)
+        if topic and not self._is_there(name := TopicName.from_pulsar(topic)):
+            self._gone.add(subject_of(name))
+            await self._clear(subject_of(name))
 
     async def _try(self, subject: str, work: Callable[[str], Awaitable[None]]) -> None:
         try:

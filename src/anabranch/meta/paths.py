@@ -12,7 +12,7 @@
     /config/client-metrics/<name>         ConfigDocument; the name percent-encoded
     /config/groups/<id>                   ConfigDocument; the id percent-encoded
     /producer-ids                         ProducerIdsDocument
-    /schemas/...                          subjects and definitions (`schemas/registry.py`)
+    /schemas/...                          the registry of schemas (`schemas/documents.py`)
 
 Names are percent-encoded where they are not of Kafka's letters (`base/path_parts.py`).
 
@@ -43,7 +43,9 @@ GROUP_CONFIGS = "/config/groups"
 PRODUCER_IDS = "/producer-ids"
 SUBJECTS = "/schemas/subjects"
 SCHEMA_IDS = "/schemas/ids"
-SCHEMA_DIGESTS = "/schemas/digests"
+SCHEMA_GUIDS = "/schemas/guids"
+SCHEMA_DEFINITIONS = "/schemas/definitions"
+SCHEMA_SETTINGS = "/schemas/settings"
 
 
 def broker(id: BrokerId) -> str:

@@ -1,21 +1,15 @@
-"""Avro schemas: whether text is one, its normal form, and whether one can read what another wrote.
+"""Avro schemas: whether text is one, what is the same, and how it reads without references.
 
-The text is taken apart by fastavro, which knows the rules of names; what is asked here of the outcome is
-schema resolution as Avro's specification has it and Pulsar's brokers apply it:
+The text is taken apart by fastavro, which knows the rules of names.  Three forms of one schema:
 
-    reader            writer          can read
-    long              int             yes, and float, double; string and bytes go for each other
-    a union           anything        if a branch of it can
-    anything          a union         if it can read each branch
-    record            record          if each field of the reader's is in the writer's or has a default
+    normal form     keys in order, documentation left out: the same to Pulsar's clients
+    identity        keys in order, names in full: the same to Kafka's, who count documentation
+    inlined         what it refers to elsewhere stands where it is first used
 
-The names of records are not compared, those of enumerations and fixed types are; the symbols of enumerations
-are not, since only the message that has one which the reader lacks cannot be read.
-
-A text may be deep, wide or refer to itself: depth is bounded before anybody recurses, steps are counted, and
-a pair of named types that is being looked at is taken to be readable.
+A text may be deep, wide or refer to itself: depth is bounded before anybody recurses.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,16 +17,10 @@ import msgspec
 from anabranch.schemas.errors import InvalidSchema, LibraryMissing
 
 MAX_DEPTH = 64
-MAX_STEPS = 100_000
+RECORDS = ("record", "error")
 
-_PROMOTED = {
-    "long": ("int",),
-    "float": ("int", "long"),
-    "double": ("int", "long", "float"),
-    "string": ("bytes",),
-    "bytes": ("string",),
-}
-_RECORDS = ("record", "error")
+_NAMED = (*RECORDS, "enum", "fixed")
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
 
 class Parsed(NamedTuple):
@@ -52,21 +40,24 @@ class Parsed(NamedTuple):
             schema = inner
 
 
-def parse(data: bytes) -> Parsed:
-    """InvalidSchema if it is none."""
+def parse(data: bytes, imports: Iterable[bytes] = ()) -> Parsed:
+    """InvalidSchema if it is none; `imports` define names that it may use."""
     try:
         from fastavro.schema import SchemaParseException, parse_schema
     except ImportError as error:
         raise LibraryMissing(
             "schemas of this type need fastavro: pip install 'anabranch[schemas]'"
         ) from error
-    text = _json(data)
-    _check_depth(text)
     named: dict[str, Any] = {}
-    try:
-        root = parse_schema(text, named_schemas=named)
-    except (SchemaParseException, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InvalidSchema(f"this is no Avro schema: {type(error).__name__} {str(error)[:300]}") from error
+    root: Any = None
+    for part in (*imports, data):
+        text = _json(part)
+        check_depth(text)
+        try:
+            root = parse_schema(text, named_schemas=named)
+        except (SchemaParseException, ValueError, LookupError, TypeError, AttributeError) as error:
+            told = f"{type(error).__name__} {str(error)[:300]}"
+            raise InvalidSchema(f"this is no Avro schema: {told}") from error
     _check_fields(named)
     return Parsed(root, named)
 
@@ -76,80 +67,26 @@ def normal_form(data: bytes) -> bytes:
     return msgspec.json.encode(_without_doc(_json(data)), order="sorted")
 
 
-def why_not(reader: Parsed, writer: Parsed) -> str | None:
-    """Why `reader` cannot read what was written by `writer`; None if it can."""
-    return _Resolution(reader, writer).problem(reader.root, writer.root, "")
+def identity(data: bytes) -> bytes:
+    """The same for what differs in white space, the order of keys and how names are written, alone."""
+    return msgspec.json.encode(_in_full(_json(data), ""), order="sorted")
 
 
-class _Resolution:
-    def __init__(self, reader: Parsed, writer: Parsed) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._seen: dict[tuple[str, str], str | None] = {}
-        self._steps = 0
-
-    def problem(self, reader: Any, writer: Any, at: str) -> str | None:
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise InvalidSchema("the schemas are too intricate to be compared")
-        reader, writer = self._reader.resolve(reader), self._writer.resolve(writer)
-        if isinstance(writer, list):
-            return next(filter(None, (self.problem(reader, branch, at) for branch in writer)), None)
-        if isinstance(reader, list):
-            if any(self.problem(branch, writer, at) is None for branch in reader):
-                return None
-            return f"no branch of the reader's union at {at or '/'} reads {_type(writer)}"
-        return self._of_one(reader, writer, at)
-
-    def _of_one(self, reader: Any, writer: Any, at: str) -> str | None:
-        kind, other = _type(reader), _type(writer)
-        if kind in _RECORDS and other in _RECORDS:
-            return self._of_records(reader, writer, at)
-        if kind != other:
-            is_promoted = other in _PROMOTED.get(kind, ())
-            return None if is_promoted else f"{other} cannot be read as {kind} at {at or '/'}"
-        if kind == "array":
-            return self.problem(reader["items"], writer["items"], f"{at}/items")
-        if kind == "map":
-            return self.problem(reader["values"], writer["values"], f"{at}/values")
-        if kind in ("fixed", "enum") and reader["name"] != writer["name"]:
-            return f"{writer['name']} cannot be read as {reader['name']} at {at or '/'}"
-        if kind == "fixed" and reader["size"] != writer["size"]:
-            return f"{writer['name']} has {writer['size']} bytes, not {reader['size']}, at {at or '/'}"
-        return None
-
-    def _of_records(self, reader: Any, writer: Any, at: str) -> str | None:
-        pair = (reader["name"], writer["name"])
-        if pair in self._seen:
-            return self._seen[pair]
-        self._seen[pair] = None
-        written = {field["name"]: field for field in writer["fields"]}
-        for field in reader["fields"]:
-            names = (field["name"], *field.get("aliases", ()))
-            source = next((written[name] for name in names if name in written), None)
-            place = f"{at}/{field['name']}"
-            if source is not None:
-                problem = self.problem(field["type"], source["type"], place)
-            else:
-                problem = None if "default" in field else f"the writer has no {place}, and it has no default"
-            if problem is not None:
-                self._seen[pair] = problem
-                return problem
-        return None
+def compact(data: bytes) -> str:
+    """The text as it is, without white space."""
+    return msgspec.json.encode(_json(data)).decode()
 
 
-def _type(schema: Any) -> str:
-    return str(schema["type"] if isinstance(schema, dict) else schema)
+def inlined(data: bytes, imports: Iterable[bytes]) -> bytes:
+    """The text with the definitions that it takes from `imports`, each where its name comes first."""
+    known: dict[str, Any] = {}
+    for part in imports:
+        _collect(_in_full(_json(part), ""), known)
+    return msgspec.json.encode(_inlined(_in_full(_json(data), ""), known, set()))
 
 
-def _json(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidSchema(f"this is no Avro schema: {error}") from error
-
-
-def _check_depth(text: Any) -> None:
+def check_depth(text: Any) -> None:
+    """InvalidSchema if `text` is nested deeper than we follow."""
     level, depth = [text], 0
     while level:
         depth += 1
@@ -162,6 +99,13 @@ def _check_depth(text: Any) -> None:
             elif isinstance(value, list):
                 inner.extend(value)
         level = inner
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidSchema(f"this is no Avro schema: {error}") from error
 
 
 def _check_fields(named: dict[str, Any]) -> None:
@@ -179,3 +123,75 @@ def _without_doc(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_doc(item) for name, item in value.items() if name != "doc"}
     return value
+
+
+def _in_full(schema: Any, namespace: str) -> Any:
+    """With every name in full, and what is wrapped for no reason unwrapped."""
+    if isinstance(schema, list):
+        return [_in_full(branch, namespace) for branch in schema]
+    if isinstance(schema, str):
+        is_full = schema in _PRIMITIVES or "." in schema or not namespace
+        return schema if is_full else f"{namespace}.{schema}"
+    if not isinstance(schema, dict):
+        return schema
+    kind, told = schema.get("type"), dict(schema)
+    if kind in _NAMED:
+        name, space = str(told.get("name", "")), told.pop("namespace", None)
+        space = namespace if space is None else str(space)
+        told["name"] = name if "." in name or not space else f"{space}.{name}"
+        namespace = told["name"].rpartition(".")[0]
+        fields = told.get("fields")
+        if isinstance(fields, list):
+            told["fields"] = [_field(field, namespace) for field in fields]
+        return told
+    for inner in ("items", "values"):
+        if inner in told and kind in ("array", "map"):
+            told[inner] = _in_full(told[inner], namespace)
+    if kind not in ("array", "map"):
+        told["type"] = _in_full(kind, namespace)
+        if len(told) == 1:
+            return told["type"]
+    return told
+
+
+def _field(field: Any, namespace: str) -> Any:
+    if not isinstance(field, dict) or "type" not in field:
+        return field
+    return {**field, "type": _in_full(field["type"], namespace)}
+
+
+def _collect(schema: Any, known: dict[str, Any]) -> None:
+    """Put every named type of a schema in full into `known`."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _collect(branch, known)
+    elif isinstance(schema, dict):
+        if schema.get("type") in _NAMED:
+            known[schema["name"]] = schema
+            for field in schema.get("fields", ()):
+                _collect(field["type"], known)
+        else:
+            _collect([schema.get(inner) for inner in ("type", "items", "values")], known)
+
+
+def _inlined(schema: Any, known: dict[str, Any], done: set[str]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(branch, known, done) for branch in schema]
+    if isinstance(schema, str):
+        return _inlined(known[schema], known, done) if schema in known and schema not in done else schema
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") in _NAMED:
+        name = schema["name"]
+        if name in done:
+            return name
+        done.add(name)
+        if "fields" in schema:
+            fields = [{**field, "type": _inlined(field["type"], known, done)} for field in schema["fields"]]
+            return {**schema, "fields": fields}
+        return schema
+    told = dict(schema)
+    for inner in ("type", "items", "values"):
+        if inner in told:
+            told[inner] = _inlined(told[inner], known, done)
+    return told

@@ -1,6 +1,6 @@
-"""Whether a definition is one, and whether one may follow another: a pure decision a type.
+"""Whether a definition of Pulsar's is one, and whether one may follow another: a pure decision a type.
 
-    AVRO, JSON, PROTOBUF    Avro's schema resolution (`schemas/avro.py`)
+    AVRO, JSON, PROTOBUF    Avro's schema resolution (`schemas/avro_resolution.py`)
     PROTOBUF_NATIVE         the message may change, it must stay the same message
     KEY_VALUE               the types of key and value stay, and each may follow its own
     the others              there is nothing to differ in
@@ -17,7 +17,7 @@ import msgspec
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
 
-from anabranch.schemas import avro
+from anabranch.schemas import avro, avro_resolution
 from anabranch.schemas.definition import (
     BY_AVRO,
     KEY_VALUE,
@@ -37,12 +37,17 @@ class Checked(NamedTuple):
     form: str
 
 
-class _Native(msgspec.Struct, rename="camel"):
+class Native(msgspec.Struct, rename="camel"):
     """How Pulsar's clients define PROTOBUF_NATIVE."""
 
     file_descriptor_set: str
     root_message_type_name: str
     root_file_descriptor_name: str
+
+    @property
+    def files(self) -> descriptor_pb2.FileDescriptorSet:
+        packed = b64decode(self.file_descriptor_set, validate=True)
+        return descriptor_pb2.FileDescriptorSet.FromString(packed)
 
 
 def check(definition: Definition) -> Checked:
@@ -62,7 +67,7 @@ def why_not(new: Definition, old: Definition, strategy: Strategy) -> str | None:
     if new.type in BY_AVRO:
         return _why_not_avro(new.data, old.data, strategy)
     if new.type == PROTOBUF_NATIVE:
-        before, after = _native(old.data).root_message_type_name, _native(new.data).root_message_type_name
+        before, after = native(old.data).root_message_type_name, native(new.data).root_message_type_name
         return None if before == after else f"the message is {before}, it cannot become {after}"
     if new.type == KEY_VALUE:
         pairs = zip(key_and_value(new), key_and_value(old), strict=True)
@@ -72,11 +77,16 @@ def why_not(new: Definition, old: Definition, strategy: Strategy) -> str | None:
 
 def _why_not_avro(new: bytes, old: bytes, strategy: Strategy) -> str | None:
     after, before = avro.parse(new), avro.parse(old)
-    problem = avro.why_not(after, before) if strategy.reads_old else None
+    problem = _first(after, before) if strategy.reads_old else None
     if problem is not None:
         return f"the new schema cannot read what was written: {problem}"
-    problem = avro.why_not(before, after) if strategy.is_read_by_old else None
+    problem = _first(before, after) if strategy.is_read_by_old else None
     return None if problem is None else f"those who know the schema so far cannot read the new: {problem}"
+
+
+def _first(reader: avro.Parsed, writer: avro.Parsed) -> str | None:
+    found = avro_resolution.differences(reader, writer, strict=False)
+    return found[0].plain if found else None
 
 
 def _form(definition: Definition) -> bytes:
@@ -87,7 +97,7 @@ def _form(definition: Definition) -> bytes:
     if type == KEY_VALUE:
         return b"\0".join([type.encode(), *map(_form_digest, key_and_value(definition))])
     if type == PROTOBUF_NATIVE:
-        _native(definition.data)
+        native(definition.data)
     return type.encode() + b"\0" + definition.data
 
 
@@ -95,11 +105,11 @@ def _form_digest(definition: Definition) -> bytes:
     return hashlib.sha256(_form(definition)).digest()
 
 
-def _native(data: bytes) -> _Native:
+def native(data: bytes) -> Native:
+    """A definition of PROTOBUF_NATIVE, taken apart."""
     try:
-        told = msgspec.json.decode(data, type=_Native)
-        packed = b64decode(told.file_descriptor_set, validate=True)
-        files = descriptor_pb2.FileDescriptorSet.FromString(packed)
+        told = msgspec.json.decode(data, type=Native)
+        files = told.files
     except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error, ValueError, DecodeError) as error:
         raise InvalidSchema(f"this is no definition of a Protobuf message: {str(error)[:300]}") from error
     if told.root_file_descriptor_name not in {file.name for file in files.file}:

@@ -5,9 +5,14 @@
     FULL        both
 
 _TRANSITIVE asks it of all versions before, not of the last alone.
+
+Strategies have Pulsar's names.  Kafka's users know them as levels, by the same names but for NONE, which is
+ALWAYS_COMPATIBLE; ALWAYS_INCOMPATIBLE is none of theirs.
 """
 
 from enum import Enum
+
+from anabranch.schemas.errors import InvalidLevel
 
 
 class Strategy(Enum):
@@ -33,6 +38,11 @@ class Strategy(Enum):
         return self.value.endswith("TRANSITIVE")
 
     @property
+    def level(self) -> str:
+        """What Kafka's users call it, or what comes nearest."""
+        return _LEVELS.get(self, self.value)
+
+    @property
     def for_readers(self) -> "Strategy":
         """What is asked of a consumer's schema: that it can read, whatever is asked of writers."""
         return _FOR_READERS.get(self, self)
@@ -43,6 +53,11 @@ _FOR_READERS = {
     Strategy.FORWARD_TRANSITIVE: Strategy.BACKWARD,
     Strategy.FULL: Strategy.BACKWARD,
     Strategy.FULL_TRANSITIVE: Strategy.BACKWARD_TRANSITIVE,
+}
+
+_LEVELS = {Strategy.ALWAYS_COMPATIBLE: "NONE", Strategy.ALWAYS_INCOMPATIBLE: "FULL_TRANSITIVE"}
+_OF_LEVEL = {
+    strategy.level: strategy for strategy in Strategy if strategy is not Strategy.ALWAYS_INCOMPATIBLE
 }
 
 _AUTO_UPDATE = {
@@ -56,13 +71,28 @@ _AUTO_UPDATE = {
     "FullTransitive": Strategy.FULL_TRANSITIVE,
 }
 DEFAULT = Strategy.FULL
+DEFAULT_FOR_KAFKA = Strategy.BACKWARD
 
 
-def strategy_of(*told: str | None) -> Strategy:
+def said_of(*told: str | None) -> Strategy | None:
     """The first that says something, in either of the two spellings that Pulsar's policies have."""
     for name in filter(None, told):
         if name in Strategy.__members__:
             return Strategy[name]
         if name in _AUTO_UPDATE:
             return _AUTO_UPDATE[name]
-    return DEFAULT
+    return None
+
+
+def strategy_of(*told: str | None) -> Strategy:
+    """The same, or what holds if none says anything."""
+    return said_of(*told) or DEFAULT
+
+
+def strategy_of_level(level: str) -> Strategy:
+    """What Kafka's users mean by a level; InvalidLevel if it is none."""
+    found = _OF_LEVEL.get(level.upper())
+    if found is None:
+        levels = ", ".join(sorted(_OF_LEVEL))
+        raise InvalidLevel(f"{level[:100]!r} is no compatibility level; there are {levels}")
+    return found

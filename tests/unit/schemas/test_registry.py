@@ -15,7 +15,7 @@ from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import NotFound
 from anabranch.meta.embedded import EmbeddedStore
-from anabranch.meta.paths import SCHEMA_IDS
+from anabranch.meta.paths import SCHEMA_DEFINITIONS, SCHEMA_IDS, SUBJECTS
 from anabranch.schemas import registry as registries
 from anabranch.schemas.definition import (
     MAX_DEFINITION_BYTES,
@@ -25,6 +25,7 @@ from anabranch.schemas.definition import (
 from anabranch.schemas.errors import IncompatibleSchema, InvalidSchema, LibraryMissing
 from anabranch.schemas.registry import Registry
 from anabranch.schemas.strategy import Strategy, strategy_of
+from anabranch.schemas.subject_store import SubjectStore
 
 S = Strategy
 STRING = Definition("STRING")
@@ -61,7 +62,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 @pytest.fixture
 def registry(store: EmbeddedStore) -> Registry:
-    return Registry(store, SystemClock())
+    return Registry(SubjectStore(store, SystemClock()))
 
 
 async def test_versions_count_and_the_same_is_the_same(registry: Registry) -> None:
@@ -83,8 +84,8 @@ async def test_versions_count_and_the_same_is_the_same(registry: Registry) -> No
 async def test_a_definition_is_kept_once(registry: Registry, store: EmbeddedStore) -> None:
     subjects = [f"s{n}" for n in range(10)]
     await asyncio.gather(*(registry.register(subject, avro("a"), S.FULL) for subject in subjects))
-    assert await registry.subjects() == subjects
-    assert len(await store.children(SCHEMA_IDS)) == 1
+    assert await store.children(SUBJECTS) == subjects
+    assert len(await store.children(SCHEMA_IDS)) == len(await store.children(SCHEMA_DEFINITIONS)) == 1
     assert [(await registry.versions(subject))[0].definition for subject in subjects] == [avro("a")] * 10
 
 
@@ -97,9 +98,10 @@ async def test_everybody_at_once(registry: Registry) -> None:
 async def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
     for expected in (0, 0):
         store = EmbeddedStore.open(tmp_path / "metadata", DirectDisk(4))
-        registry = Registry(store, SystemClock())
+        subjects = SubjectStore(store, SystemClock())
+        registry = Registry(subjects)
         assert await registry.register("a b/ü", STRING, S.FULL, topic="persistent://a/b/c") == expected
-        assert await registry.subjects() == ["a b/ü"]
+        assert await subjects.subjects() == ["a b/ü"]
         assert await registry.topic_of("a b/ü") == "persistent://a/b/c"
         await store.close()
 
@@ -203,7 +205,7 @@ async def test_keys_and_values_each_follow_their_own(registry: Registry) -> None
 async def test_what_is_no_schema(registry: Registry, definition: Definition) -> None:
     with pytest.raises(InvalidSchema):
         await registry.register("s", definition, S.ALWAYS_COMPATIBLE)
-    assert await registry.subjects() == []
+    assert not await registry.has_any("s")
 
 
 async def test_there_is_a_last_version(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,27 @@
+"""Work on schemas beside the loop: what is large is looked at in a thread, two at a time.
+
+Whoever sends many large schemas waits for the others of the kind, and nobody else does.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+_INLINE_BYTES = 4 << 10
+_AT_ONCE = 2
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class Aside:
+    def __init__(self) -> None:
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(
+        self, size_bytes: int | None, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _R:
+        """What `work` gives; `size_bytes` is of what it looks at, None if it blocks whatever the size."""
+        if size_bytes is not None and size_bytes <= _INLINE_BYTES:
+            return work(*args, **kwargs)
+        async with self._room:
+            return await asyncio.to_thread(work, *args, **kwargs)
