@@ -26,8 +26,10 @@ from anabranch.cluster.coordinators import group_coordinator, share_coordinator,
 from anabranch.cluster.hosting import Hosting
 from anabranch.cluster.image import BrokerImage, ClusterImage
 from anabranch.cluster.open_topics import keep_informed
+from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
+from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
@@ -38,6 +40,7 @@ from anabranch.schemas.subject_store import SubjectStore
 from anabranch.server.config import BrokerConfig, DynamicConfig
 from anabranch.server.config_pulsar import NO_PORT
 from anabranch.server.fetch_sessions import FetchSessions
+from anabranch.server.handover import Handovers
 from anabranch.server.kafka.registry import load_apis
 from anabranch.server.listener import KafkaListener
 from anabranch.server.producer_ids import ProducerIds
@@ -46,9 +49,12 @@ from anabranch.server.pulsar.registry import load_commands
 from anabranch.server.pulsar.services import PulsarServices
 from anabranch.server.reception import Reception
 from anabranch.server.services import Services
+from anabranch.server.share_sessions import ShareSessions
 from anabranch.server.telemetry import Telemetry
+from anabranch.topics.compacting import Compactor
 from anabranch.topics.registry import Topics
 from anabranch.topics.surroundings import Surroundings
+from anabranch.topics.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -94,12 +100,12 @@ class Node:
             config.pulsar.cluster_name,
         )
         self._host = PartitionHost(disk, clock, data, config.node.node_id)
+        self._host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
         undo.callback(self._host.abandon)
         hosting = Hosting(self._host, dynamic.stored_log_config, lambda: dynamic.current.policies)
         nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
         dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
         # Hosting first: what the configuration then changes for all topics includes the newest.
-        self._host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
         for subscriber in (hosting.image_changed, dynamic.image_changed):
             subscriber(nothing, cluster.image)
             cluster.subscribe(subscriber)
@@ -124,6 +130,9 @@ class Node:
         self._share_groups = share_coordinator(
             cluster, self._host, clock, lambda: dynamic.current.share_states, self._groups
         )
+        self._share_partitions = share_partitions(
+            cluster, self._host, clock, lambda: dynamic.current.groups, self._share_groups.states
+        )
         self._producer_ids = ProducerIds(cluster)
         self._transactions = transaction_coordinator(
             cluster,
@@ -143,7 +152,12 @@ class Node:
             fetch_sessions=FetchSessions(self._config.fetch.max_session_slots, clock, chance),
             groups=self._groups,
             share_groups=self._share_groups,
+            share_partitions=self._share_partitions,
+            share_sessions=ShareSessions(
+                lambda: dynamic.current.groups.share_max_share_sessions, self._share_partitions.release
+            ),
             transactions=self._transactions,
+            handovers=Handovers(lambda *place: self._subscribed.ahead(*place), self._host.partition, clock),
         )
 
     def _run_all(self, cluster: Cluster) -> None:
@@ -157,6 +171,7 @@ class Node:
         self._run(self._topics.run())
         self._run(self._schemas.run())
         self._run(self._transactions.run())
+        self._run(self._txns.load())
 
     async def _listen(self, services: Services, reception: Reception, undo: AsyncExitStack) -> None:
         """Open the port for Kafka's clients and tell the cluster about it."""
@@ -177,6 +192,13 @@ class Node:
         catalog = PulsarTopics(cluster, lambda: dynamic.current.policies, told.cluster_name)
         self._positions, stored = positions(cluster, host, services.groups, self._states, self._subscribed)
         self._upkeep.hold_back(stored.hold)
+        self._txns = Transactions(
+            services.transactions,
+            self._producer_ids.next,
+            clock,
+            lambda: dynamic.current.pulsar.max_transactions,
+            self._states.shard_of,
+        )
         self._topics = Topics(
             Surroundings(
                 clock,
@@ -188,15 +210,20 @@ class Node:
                 lambda topic, index: partition_folder(host.data, topic, index),
                 lambda: dynamic.current.policy_upkeep,
                 told.cluster_name,
+                pending_acks=StoredPendingAcks(self._states, self._txns),
+                compactor=Compactor(lambda: dynamic.current.cleaner),
             )
         )
 
+        services.transactions.markers.subscriptions = AckEnds(
+            self._states, self._topics, lambda: cluster.image
+        )
         keep_informed(self._topics, cluster)
         dynamic.on_change(lambda old, new: self._topics.rules_changed())
         self._schemas = TopicSchemas(
             SubjectStore(self._store, clock), cluster, catalog, lambda: dynamic.current.policies
         )
-        return PulsarServices(clock, dynamic, cluster, catalog, self._topics, self._schemas)
+        return PulsarServices(clock, dynamic, cluster, catalog, self._topics, self._schemas, self._txns)
 
     async def _listen_for_pulsar(
         self, offered: PulsarServices, reception: Reception, undo: AsyncExitStack
@@ -248,11 +275,14 @@ class Node:
         if self._pulsar is not None:
             await self._pulsar.close(_GRACE_S)
         await self._listener.close(_GRACE_S)
+        await self._share_partitions.stop()
         await self._topics.stop()
+        await self._host.translations.stop()
         await self._positions.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._txns.close()
         self._transactions.close()
         self._share_groups.close()
         self._groups.close()
@@ -265,4 +295,3 @@ class Node:
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:
     dynamic.log_config(overrides)
-        await self._host.translations.stop()

@@ -19,9 +19,12 @@ import msgspec
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName, split_partition
+from anabranch.groups.transaction_ids import TxnId
 from anabranch.log.config import LogConfig
+from anabranch.log.config_broker import CleanerConfig
 from anabranch.meta.policies import NamespacePolicies
-from anabranch.meta.policy_defaults import PolicyDefaults, PolicyUpkeep
+from anabranch.meta.policy_defaults import PolicyDefaults
+from anabranch.meta.policy_upkeep import PolicyUpkeep
 from anabranch.meta.rules import Rules, rules_of
 from anabranch.partition.folders import partition_folder
 from anabranch.partition.host import PartitionHost
@@ -37,6 +40,7 @@ from anabranch.subscriptions.durable import (
 )
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.positions import Positions
+from anabranch.topics.compacting import Compactor
 from anabranch.topics.producer import AccessMode, Producer
 from anabranch.topics.publish import Send
 from anabranch.topics.registry import AnyTopic, Topics
@@ -100,6 +104,22 @@ class MemoryStore:
             self.snapshots.pop((topic, partition), None)
         else:
             self.snapshots[(topic, partition)] = snapshot
+
+
+class MemoryPendingAcks:
+    """What `PendingAckStore` promises, likewise."""
+
+    def __init__(self) -> None:
+        self.kept: dict[CursorName, dict[TxnId, dict[int, bytes]]] = {}
+
+    async def of(self, name: CursorName) -> dict[TxnId, dict[int, bytes]]:
+        return {txn: dict(acks) for txn, acks in self.kept.get(name, {}).items()}
+
+    async def write(self, name: CursorName, txn: TxnId, number: int, ack: bytes) -> None:
+        self.kept.setdefault(name, {}).setdefault(txn, {})[number] = ack
+
+    async def drop(self, name: CursorName, txn: TxnId) -> None:
+        self.kept.get(name, {}).pop(txn, None)
 
 
 @dataclass
@@ -192,6 +212,7 @@ class Bench:
         self.folder = folder
         self.clock = SetClock()
         self.store = MemoryStore()
+        self.pending_acks = MemoryPendingAcks()
         self.written: dict[TopicName, Written] = {}
         self.upkeep = PolicyUpkeep()
         self.line = Line()
@@ -221,6 +242,8 @@ class Bench:
                 lambda name, index: partition_folder(self.folder, name, index),
                 lambda: self.upkeep,
                 "standalone",
+                compactor=Compactor(CleanerConfig),
+                pending_acks=self.pending_acks,
             )
         )
 

@@ -5,6 +5,9 @@
     1       group, topic, partition, int64 chunk   the bitmap of what is acknowledged in the chunk
     2       group, topic, partition                int64 floor: a position that was committed before
     3       topic, partition                       topic id, a snapshot of the partition's producers
+    4       group, topic, partition, int32         what a transaction acknowledges if it commits, one
+            coordinator, int64 transaction,        request of a consumer's after the other
+            int32 number
 
 Names and numbers as in `__consumer_offsets`.  A kind that is not known is somebody's of a later version.
 """
@@ -15,22 +18,26 @@ from uuid import UUID
 
 from anabranch.base.errors import Corrupt
 from anabranch.groups.fields import INT16, INT32, INT64, string
+from anabranch.groups.transaction_ids import TxnId
 
-DOCUMENT, CHUNK, FLOOR, SNAPSHOT = range(4)
+DOCUMENT, CHUNK, FLOOR, SNAPSHOT, PENDING_ACK = range(5)
 
 _VERSION = INT16.pack(0)
 _HEAD = INT16.size
 _ID_BYTES = 16
+_PENDING = struct.Struct(">iqi")
 
 
 class StateKey(NamedTuple):
-    """`group_id` is empty for a snapshot, `chunk` -1 for what is not of one."""
+    """`group_id` is empty for a snapshot; `chunk` is -1 for what is not of one, and the number of an
+    acknowledgement in its transaction, which others have none of."""
 
     kind: int
     group_id: str
     topic: str
     partition: int
     chunk: int = -1
+    txn: TxnId | None = None
 
 
 def write_key(key: StateKey) -> bytes:
@@ -40,6 +47,9 @@ def write_key(key: StateKey) -> bytes:
     parts += (string(key.topic), INT32.pack(key.partition))
     if key.kind == CHUNK:
         parts.append(INT64.pack(key.chunk))
+    elif key.kind == PENDING_ACK:
+        assert key.txn is not None
+        parts.append(_PENDING.pack(*key.txn, key.chunk))
     return b"".join(parts)
 
 
@@ -47,15 +57,21 @@ def read_key(data: bytes) -> StateKey | None:
     """None if the kind is not known.  Corrupt if it is, and the rest is not what it should be."""
     try:
         kind = INT16.unpack_from(data)[0]
-        if not DOCUMENT <= kind <= SNAPSHOT:
+        if not DOCUMENT <= kind <= PENDING_ACK:
             return None
         group_id, at = ("", _HEAD) if kind == SNAPSHOT else _text(data, _HEAD)
         topic, at = _text(data, at)
         partition = INT32.unpack_from(data, at)[0]
-        chunk = INT64.unpack_from(data, at + INT32.size)[0] if kind == CHUNK else -1
+        at += INT32.size
+        chunk, txn = -1, None
+        if kind == CHUNK:
+            chunk = INT64.unpack_from(data, at)[0]
+        elif kind == PENDING_ACK:
+            coordinator, number, chunk = _PENDING.unpack_from(data, at)
+            txn = TxnId(coordinator, number)
     except (struct.error, UnicodeDecodeError) as error:
         raise Corrupt("the key of a subscription's state is cut short or no text") from error
-    return StateKey(kind, group_id, topic, partition, chunk)
+    return StateKey(kind, group_id, topic, partition, chunk, txn)
 
 
 def write_value(data: bytes) -> bytes:

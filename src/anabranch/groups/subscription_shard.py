@@ -6,6 +6,7 @@ whose creation was cut off: it is nobody's, and goes when one of that name is ma
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from anabranch.groups.subscription_records import (
     CHUNK,
     DOCUMENT,
     FLOOR,
+    PENDING_ACK,
     SNAPSHOT,
     StateKey,
     read_floor,
@@ -26,6 +28,7 @@ from anabranch.groups.subscription_records import (
     write_snapshot,
     write_value,
 )
+from anabranch.groups.transaction_ids import TxnId
 
 TopicPartition = tuple[str, int]
 
@@ -33,16 +36,18 @@ TopicPartition = tuple[str, int]
 class SubscriptionState:
     """What is kept of one subscription, its committed offset apart."""
 
-    __slots__ = ("chunks", "document", "floor")
+    __slots__ = ("chunks", "document", "floor", "pending")
 
     def __init__(self) -> None:
         self.document: bytes | None = None
         self.floor: int | None = None
         self.chunks: dict[int, bytes] = {}
+        self.pending: dict[TxnId, dict[int, bytes]] = {}
+        """What open transactions acknowledge, by the number of the request."""
 
     @property
     def is_nothing(self) -> bool:
-        return self.document is None and self.floor is None and not self.chunks
+        return self.document is None and self.floor is None and not self.chunks and not self.pending
 
 
 class StateChanges(NamedTuple):
@@ -59,6 +64,7 @@ class SubscriptionShard:
         self.index = index
         self._states: dict[TopicPartition, dict[str, SubscriptionState]] = {}
         self._snapshots: dict[TopicPartition, tuple[UUID, bytes]] = {}
+        self._acking: dict[int, set[OffsetKey]] = {}  # producer id of a transaction -> subscriptions
 
     # --- state
 
@@ -79,6 +85,8 @@ class SubscriptionShard:
             state.document = None if value is None else read_value(value)
         elif read.kind == FLOOR:
             state.floor = None if value is None else read_floor(value)
+        elif read.kind == PENDING_ACK:
+            self._replay_pending_ack(read, state, value)
         elif value is None:
             state.chunks.pop(read.chunk, None)
         else:
@@ -88,8 +96,26 @@ class SubscriptionShard:
             if not states:
                 del self._states[place]
 
+    def _replay_pending_ack(self, key: StateKey, state: SubscriptionState, value: bytes | None) -> None:
+        assert key.txn is not None
+        name = OffsetKey(key.group_id, key.topic, key.partition)
+        producer_id = key.txn.producer.producer_id
+        if value is not None:
+            state.pending.setdefault(key.txn, {})[key.chunk] = read_value(value)
+            self._acking.setdefault(producer_id, set()).add(name)
+            return
+        acks = state.pending.get(key.txn, {})
+        acks.pop(key.chunk, None)
+        if not acks:
+            state.pending.pop(key.txn, None)
+        if not any(txn.producer.producer_id == producer_id for txn in state.pending):
+            subscriptions = self._acking.get(producer_id, set())
+            subscriptions.discard(name)
+            if not subscriptions:
+                self._acking.pop(producer_id, None)
+
     def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """Nobody's: what is kept here is in no transaction."""
+        """Nobody's: what transactions acknowledge is kept as anything else, until they have ended."""
 
     def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
         """Nobody's either."""
@@ -128,6 +154,25 @@ class SubscriptionShard:
         effects.reply(token, {})
         return effects
 
+    def write_pending_ack(
+        self, token: Token, name: OffsetKey, txn: TxnId, number: int, ack: bytes
+    ) -> Effects:
+        """`txn` acknowledges something if it commits."""
+        effects = Effects()
+        effects.write(_pending_key(name, txn, number), write_value(ack))
+        effects.reply(token, {})
+        return effects
+
+    def drop_pending_acks(self, token: Token, name: OffsetKey, txn: TxnId, most: int) -> Effects:
+        """Drop at most so many; what came of them is kept elsewhere.  `left` is how many there still are."""
+        effects = Effects()
+        state = self._state(name)
+        acks = {} if state is None else state.pending.get(txn, {})
+        for number in islice(acks, most):
+            effects.write(_pending_key(name, txn, number), None)
+        effects.reply(token, {"left": max(0, len(acks) - most)})
+        return effects
+
     def write_snapshot(
         self, token: Token, place: TopicPartition, topic_id: UUID, snapshot: bytes | None
     ) -> Effects:
@@ -159,9 +204,24 @@ class SubscriptionShard:
             if state.document is not None:
                 yield group_id, state
 
-    def has(self, name: OffsetKey) -> bool:
-        state = self._states.get((name.topic, name.partition), {}).get(name.group_id)
-        return state is not None and state.document is not None
+    def pending_acks(self, name: OffsetKey) -> dict[TxnId, dict[int, bytes]]:
+        """What open transactions acknowledge of a subscription, by the number of the request."""
+        state = self._state(name)
+        return {} if state is None else {txn: dict(acks) for txn, acks in state.pending.items()}
+
+    def acknowledged_by(self, producer_id: int) -> list[tuple[OffsetKey, TxnId]]:
+        """Subscriptions of which a transaction under that producer id acknowledges something."""
+        return [
+            (name, txn)
+            for name in self._acking.get(producer_id, ())
+            if (state := self._state(name)) is not None
+            for txn in state.pending
+            if txn.producer.producer_id == producer_id
+        ]
+
+    def find(self, name: OffsetKey) -> SubscriptionState | None:
+        state = self._state(name)
+        return None if state is None or state.document is None else state
 
     def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
         """The snapshot of a partition, if it is of this topic and not of one that had its name before."""
@@ -170,10 +230,16 @@ class SubscriptionShard:
 
     # --- how it is done
 
+    def _state(self, name: OffsetKey) -> SubscriptionState | None:
+        return self._states.get((name.topic, name.partition), {}).get(name.group_id)
+
     def _drop_all(self, effects: Effects, name: OffsetKey) -> None:
-        state = self._states.get((name.topic, name.partition), {}).get(name.group_id)
+        state = self._state(name)
         if state is None:
             return
+        for txn, acks in state.pending.items():
+            for number in acks:
+                effects.write(_pending_key(name, txn, number), None)
         for chunk in state.chunks:
             effects.write(_key(CHUNK, name, chunk), None)
         if state.floor is not None:
@@ -184,3 +250,7 @@ class SubscriptionShard:
 
 def _key(kind: int, name: OffsetKey, chunk: int = -1) -> bytes:
     return write_key(StateKey(kind, name.group_id, name.topic, name.partition, chunk))
+
+
+def _pending_key(name: OffsetKey, txn: TxnId, number: int) -> bytes:
+    return write_key(StateKey(PENDING_ACK, *name, chunk=number, txn=txn))

@@ -26,6 +26,7 @@ from anabranch.groups.subscription_shard import (
     SubscriptionState,
     TopicPartition,
 )
+from anabranch.groups.transaction_ids import TxnId
 from anabranch.partition.partition import Partition
 
 SUBSCRIPTION_TOPIC = "__subscription_state"
@@ -114,6 +115,26 @@ class SubscriptionStates:
     async def delete(self, name: OffsetKey) -> None:
         await self._submit(name.group_id, lambda shard, token, now_ms: shard.delete(token, name))
 
+    async def write_pending_ack(self, name: OffsetKey, txn: TxnId, number: int, ack: bytes) -> None:
+        """`txn` acknowledges something if it commits.  In the log before anything else runs, if the shard is
+        loaded: so nobody can end the transaction in between."""
+        _check_size(ack, f"the acknowledgement of transaction {txn}")
+        await self._submit(
+            name.group_id, lambda shard, token, now_ms: shard.write_pending_ack(token, name, txn, number, ack)
+        )
+
+    async def drop_pending_acks(self, name: OffsetKey, txn: TxnId) -> None:
+        """In as many batches as it takes; if it is cut off the rest goes when it is asked for again."""
+        size = _RECORD_BYTES + len(name.group_id.encode()) + len(name.topic.encode())
+        most = max(1, _BATCH_BYTES // size)
+        left = 1
+        while left:
+            answer = await self._submit(
+                name.group_id,
+                lambda shard, token, now_ms: shard.drop_pending_acks(token, name, txn, most),
+            )
+            left = answer["left"]
+
     async def write_snapshot(self, place: TopicPartition, topic_id: UUID, snapshot: bytes | None) -> None:
         _check_size(snapshot or b"", f"the snapshot of {place[0]}-{place[1]}")
         await self._submit(
@@ -156,9 +177,24 @@ class SubscriptionStates:
 
     def has(self, name: OffsetKey) -> bool:
         """Whether there is such a subscription.  CoordinatorNotAvailable before everything is read."""
+        return self.find(name) is not None
+
+    def find(self, name: OffsetKey) -> SubscriptionState | None:
+        """What is kept of a subscription, if there is one.  CoordinatorNotAvailable as above."""
         self._check_loaded()
         index = self.shard_of(name.group_id)
-        return self._runtime.is_served(index) and self._runtime.read(index).has(name)
+        return self._runtime.read(index).find(name) if self._runtime.is_served(index) else None
+
+    async def pending_acks(self, name: OffsetKey) -> dict[TxnId, dict[int, bytes]]:
+        await self._load()
+        index = self.shard_of(name.group_id)
+        if not self._runtime.is_served(index):
+            return {}
+        return (await self._runtime.load(index)).pending_acks(name)
+
+    async def acknowledged_by(self, index: int, producer_id: int) -> list[tuple[OffsetKey, TxnId]]:
+        """Subscriptions of shard `index` of which a transaction under that producer id acknowledges messages."""
+        return (await self._runtime.load(index)).acknowledged_by(producer_id)
 
     async def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
         await self._load()

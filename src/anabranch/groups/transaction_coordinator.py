@@ -66,7 +66,7 @@ class TransactionCoordinator:
         self._finishing: set[str] = set()
         self._unfinished: set[tuple[int, str]] = set()
         self._work = asyncio.Event()
-        self._is_loaded = False
+        self._loaded = asyncio.Event()
 
     # --- where
 
@@ -124,6 +124,14 @@ class TransactionCoordinator:
         await self._finish(index, transactional_id)
         return answer
 
+    async def begin(self, transactional_id: str, timeout_ms: int, new_id: int = NO_PRODUCER_ID) -> Answer:
+        """A transaction of Pulsar's begins, under `new_id` if the transactional id is new."""
+        await self.ensure_topic()
+        return await self._runtime.submit(
+            self.shard_of(transactional_id),
+            lambda shard, token, now_ms: shard.begin(token, transactional_id, timeout_ms, new_id, now_ms),
+        )
+
     async def add(
         self,
         transactional_id: str,
@@ -161,15 +169,23 @@ class TransactionCoordinator:
         await self._finish(index, transactional_id)
         return answer
 
+    async def time_out(self, transactional_id: str) -> None:
+        """Abort what has timed out, if it has."""
+        await self._fence(self.shard_of(transactional_id), transactional_id)
+
     def find(self, transactional_id: str) -> Transaction | None:
         shard = self._runtime.read(self.shard_of(transactional_id))
         return shard.transactions.get(transactional_id)
 
     def all(self) -> dict[str, Transaction]:
         """Every transaction there is.  CoordinatorLoading while not all are known."""
-        if not self._is_loaded:
+        if not self._loaded.is_set():
             raise CoordinatorLoading("transactions are being read")
         return {id: one for shard in self._runtime.shards() for id, one in shard.transactions.items()}
+
+    async def loaded(self) -> None:
+        """Return when all of them are known."""
+        await self._loaded.wait()
 
     # --- what goes on by itself
 
@@ -199,12 +215,12 @@ class TransactionCoordinator:
         try:
             count = self._partitions()
         except NotCoordinator:
-            self._is_loaded = True
+            self._loaded.set()
             return
         for index in range(count):
             if self._host.is_stored(STATE_TOPIC, index):
                 await self._load(index)
-        self._is_loaded = True
+        self._loaded.set()
 
     async def _load(self, index: int) -> None:
         try:

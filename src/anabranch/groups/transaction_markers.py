@@ -1,7 +1,9 @@
 """Markers: the ends of a transaction, written to every partition that took part.
 
 A marker for `__consumer_offsets` goes by the group coordinator, since the offsets that were pending there
-count from then on, or are forgotten.  A partition that is gone needs none.
+count from then on, or are forgotten.  What Pulsar's transactions have acknowledged is in partitions of
+`__subscription_state`: there is no marker there, the subscriptions are told.  A partition that is gone needs
+none.
 
 Markers of a transaction are written until all are there, also after a restart, so a partition may get one
 twice: the second finds nothing open and changes nothing.  That a late one does not end the transaction
@@ -16,6 +18,7 @@ from anabranch.base.errors import AnabranchError, InvalidProducerEpoch, UnknownT
 from anabranch.base.seldom import Seldom
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.effects import Producer
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
 from anabranch.groups.transaction_records import State, Transaction
 from anabranch.groups.transactions import EPOCH_BUMP
 from anabranch.partition.host import PartitionHost
@@ -37,6 +40,20 @@ class TransactionalOffsets(Protocol):
         strict: bool = False,
     ) -> None:
         """End `producer`'s transaction in a partition of `__consumer_offsets`."""
+
+
+class SubscriptionEnds(Protocol):
+    """What markers need of subscriptions."""
+
+    async def end(self, index: int, producer_id: int, *, commit: bool) -> None:
+        """End the producer's transaction in the subscriptions of a partition of `__subscription_state`."""
+
+
+class NoSubscriptions:
+    """Of a broker that only Kafka's clients use."""
+
+    async def end(self, index: int, producer_id: int, *, commit: bool) -> None:
+        """There is nothing to end."""
 
 
 class End(NamedTuple):
@@ -61,6 +78,7 @@ class Markers:
     def __init__(self, host: PartitionHost, offsets: TransactionalOffsets) -> None:
         self._host = host
         self._offsets = offsets
+        self.subscriptions: SubscriptionEnds = NoSubscriptions()
 
     async def write(self, topic: str, index: int, end: End) -> None:
         """Write a marker, and wait until it is acknowledged."""
@@ -87,6 +105,9 @@ class Markers:
 
     async def _append(self, topic: str, index: int, end: End) -> "asyncio.Future[None] | None":
         """What is still to be waited for, if anything."""
+        if topic == SUBSCRIPTION_TOPIC:
+            await self.subscriptions.end(index, end.producer.producer_id, commit=end.marker.commit)
+            return None
         partition = self._host.partition(topic, index)
         if topic != OFFSETS_TOPIC:
             return partition.end_transaction(*end.producer, end.marker, strict=end.strict).acknowledged

@@ -92,6 +92,20 @@ class TransactionShard:
         effects.reply(token, _accepted(producer))
         return effects
 
+    def begin(
+        self, token: Token, transactional_id: str, timeout_ms: int, new_id: int, now_ms: int
+    ) -> Effects:
+        """A transaction of Pulsar's begins."""
+        effects = Effects()
+        current = self.transactions.get(transactional_id)
+        outcome = transactions.begin(current, timeout_ms, new_id, now_ms)
+        if isinstance(outcome, ErrorCode):
+            effects.reply(token, refused(outcome))
+        else:
+            self._write(effects, transactional_id, outcome)
+            effects.reply(token, _accepted(Producer(outcome.producer_id, outcome.epoch)))
+        return effects
+
     def add(self, token: Token, transactional_id: str, added: Added, now_ms: int) -> Effects:
         """Partitions take part in a transaction."""
         effects = Effects()

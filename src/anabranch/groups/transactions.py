@@ -4,6 +4,8 @@
                          ├─────── end ──> PrepareAbort  ── complete ──> CompleteAbort  ─── add ──> Ongoing
                          └ fence ──────────────^                                       ─ initialize ─> Empty
 
+Pulsar's transactions `begin` at Ongoing, before any partition is in them.
+
 A transition gives the `Transaction` to write, or the code that refuses it; `none` means that it has
 happened already.  Once Prepare is in the log the outcome is fixed: markers are written until every
 partition has one, whatever is killed in between.
@@ -111,6 +113,11 @@ def _is_id_of(current: Transaction, known: Producer) -> bool:
     )
 
 
+def is_resting(current: Transaction) -> bool:
+    """Whether nothing is open or on its way to its end."""
+    return current.state in _RESTING
+
+
 def _rested(current: Transaction, epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
     return Transaction(
         producer_id=current.producer_id,
@@ -136,6 +143,30 @@ def _with_new_id(
         client_version=0 if current is None else current.client_version,
     )
     return Initialized(fresh, last_epoch)
+
+
+def begin(current: Transaction | None, timeout_ms: int, new_id: int, now_ms: int) -> Outcome:
+    """A transaction of Pulsar's begins, which it does before any partition is in it.
+
+    In the epoch that the last one under the id has left; with `new_id` if there was none.
+    """
+    if current is None:
+        if new_id == NO_PRODUCER_ID:
+            return ErrorCode.invalid_producer_id_mapping
+        current = Transaction(new_id, 0, timeout_ms)
+    elif current.state not in _RESTING:
+        return ErrorCode.concurrent_transactions
+    elif _is_exhausted(current.epoch):
+        return ErrorCode.invalid_producer_epoch
+    return current._replace(
+        state=State.ONGOING,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        started_ms=now_ms,
+        updated_ms=now_ms,
+        previous_producer_id=current.producer_id,
+        client_version=EPOCH_BUMP,
+    )
 
 
 # --- partitions

@@ -78,11 +78,12 @@ class CompletedTransaction(NamedTuple):
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_by_id", "_open")
+    __slots__ = ("_by_id", "_open", "aborted", "committed")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
         self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+        self.committed = self.aborted = 0  # transactions, since the log was opened
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -97,6 +98,10 @@ class Producers:
     def first_open_transaction(self) -> int | None:
         """The offset below which every transaction is decided, None if none is open."""
         return min(self._open.values()) if self._open else None
+
+    @property
+    def open_transactions(self) -> int:
+        return len(self._open)
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """Whether a client's batch may be appended.  The batch we hold already, if it is a duplicate."""
@@ -129,11 +134,14 @@ class Producers:
 
     def check_epoch(self, header: BatchHeader) -> Producer | None:
         """The producer of `header`'s batch, if known.  InvalidProducerEpoch if a newer one has written."""
-        producer = self._by_id.get(header.producer_id)
-        if producer is not None and header.producer_epoch < producer.epoch:
+        return self.check_producer(header.producer_id, header.producer_epoch)
+
+    def check_producer(self, producer_id: int, epoch: int) -> Producer | None:
+        """The same, by id and epoch."""
+        producer = self._by_id.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
             raise InvalidProducerEpoch(
-                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
-                f"epoch {producer.epoch} has written since"
+                f"producer {producer_id} has epoch {epoch}, epoch {producer.epoch} has written since"
             )
         return producer
 
@@ -207,6 +215,10 @@ class Producers:
         self._open.pop(header.producer_id, None)
         if first is None:
             return None
+        if aborted:
+            self.aborted += 1
+        else:
+            self.committed += 1
         return CompletedTransaction(header.producer_id, first, base_offset, aborted)
 
     def restore(self, producer: Producer) -> None:

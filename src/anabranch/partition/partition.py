@@ -175,11 +175,15 @@ class Partition:
             header = validation.stamped(batch, now_ms)
         return self._store(batch, header, append_time_ms)
 
-    def append_entries(self, entries: Sequence[NewEntry]) -> AppendedEntries:
-        """Store what a Pulsar producer sent, in one go."""
+    def append_entries(
+        self, entries: Sequence[NewEntry], producer: tuple[int, int] | None = None
+    ) -> AppendedEntries:
+        """Store what a Pulsar producer sent, in one go; `producer`, by id and epoch, if it is in a transaction."""
         if self.retired:
             raise UnknownTopic("the topic is gone")
-        offsets = append_entries(self.log, entries, self.leader_epoch, self._clock.now_ms())
+        if producer is not None:
+            self.log.producers.check_producer(*producer)
+        offsets = append_entries(self.log, entries, self.leader_epoch, self._clock.now_ms(), producer)
         if self._hw.replica_reached(self._broker, self.log.log_end):
             self._waiters.wake()
         return AppendedEntries(offsets, self._changed(self))
@@ -286,6 +290,8 @@ class Partition:
         self._waiters.wake()
         for segment in self.log.segments:
             segment.close()
+        if self.log.view is not None:
+            self.log.view.close()
 
     # --- history and standing
 

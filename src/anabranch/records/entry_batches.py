@@ -17,6 +17,7 @@ from anabranch.records.batch import (
     MAGIC,
     OVERHEAD,
     PULSAR_ENTRY,
+    TRANSACTIONAL,
 )
 
 LATEST_MS = (1 << 63) - 1
@@ -50,13 +51,19 @@ def enclose_all(
     leader_epoch: int,
     append_time_ms: int = -1,
     latest_ms: int = LATEST_MS,
+    producer: tuple[int, int] | None = None,
 ) -> tuple[bytearray, list[Part]]:
     """The batches of `entries`, from `offset` on, and where each of them ends.
 
     With an `append_time_ms` the broker's time stands for the producer's.  A producer's that is beyond
-    `latest_ms` counts as that: what is kept for a time goes by it, and what is sought by time.
+    `latest_ms` counts as that: what is kept for a time goes by it, and what is sought by time.  Entries of a
+    transaction have its `producer`, by id and epoch.
     """
     attributes = PULSAR_ENTRY if append_time_ms < 0 else PULSAR_ENTRY | LOG_APPEND_TIME
+    producer_id, epoch = -1, -1
+    if producer is not None:
+        attributes |= TRANSACTIONAL
+        producer_id, epoch = producer
     buffer = bytearray(HEADER_SIZE * len(entries) + sum([len(entry.payload) for entry in entries]))
     view = memoryview(buffer)
     parts: list[Part] = []
@@ -68,7 +75,7 @@ def enclose_all(
         time_ms = min(entry.publish_time_ms, latest_ms) if append_time_ms < 0 else append_time_ms
         pack(
             buffer, at, offset, size - OVERHEAD, leader_epoch, MAGIC, 0, attributes,
-            messages - 1, time_ms, time_ms, -1, -1, -1, messages,
+            messages - 1, time_ms, time_ms, producer_id, epoch, -1, messages,
         )  # fmt: skip
         end = at + size
         view[at + HEADER_SIZE : end] = payload

@@ -111,6 +111,22 @@ class PulsarConfig:
         dynamic=True,
     )
 
+    transactions: bool = option(
+        "transactionCoordinatorEnabled",
+        Kind.BOOLEAN,
+        False,
+        None,
+        "Whether Pulsar clients may use transactions; Kafka's always may.",
+    )
+    max_transactions: int = option(
+        "maxActiveTransactionsPerCoordinator",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Transactions of Pulsar clients that each of the 16 coordinators may have open; 0 sets no limit.",
+        dynamic=True,
+    )
+
     def __post_init__(self) -> None:
         if self.bind_address in _WILDCARDS and not self.advertised_address:
             raise InvalidConfig(

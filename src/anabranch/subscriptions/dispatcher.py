@@ -68,6 +68,10 @@ class Dispatcher(Protocol):
     def redeliver(self, consumer: Consumer, offsets: Sequence[int] | None) -> None:
         """Deliver entries again that `consumer` holds: those at `offsets`, or all."""
 
+    def give_back(self, offsets: Sequence[int]) -> None:
+        """Deliver entries again, whoever holds them: a transaction that had acknowledged them, or messages in
+        them, is about to be aborted."""
+
     def restart(self) -> None:
         """The cursor was set elsewhere: forget what was delivered and begin there."""
 

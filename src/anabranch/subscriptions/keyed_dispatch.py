@@ -192,6 +192,13 @@ class KeyedDispatch:
             self.router.release(hash)
             self.router.wait(offset, hash)
 
+    def give_back(self, offsets: Sequence[int]) -> None:
+        back = dict(self._outstanding.taken_back(self.consumers, offsets))
+        for offset, hash in back.items():
+            self.router.release(hash)
+            self.router.wait(offset, hash)
+        self._due.update([offset for offset in offsets if offset not in back])
+
     def restart(self) -> None:
         self.router.clear()
         self._due.clear()

@@ -43,6 +43,13 @@ class Outstanding:
         self.unacked.removed(consumer, messages)
         return back
 
+    def taken_back(self, consumers: Iterable[Consumer], offsets: Sequence[int]) -> list[OffsetAndHash]:
+        """Entries are to be delivered again, whoever holds them: those that somebody did."""
+        back = [given for consumer in consumers for given in self.given_back(consumer, offsets)]
+        held = {offset for offset, _ in back}
+        self.redeliveries.count((offset, 0) for offset in offsets if offset not in held)
+        return back
+
     def passed(self, consumers: Iterable[Consumer], end: int) -> list[OffsetAndHash]:
         """Everything below `end` is about to be acknowledged: the entries that are with it as a whole."""
         self.redeliveries.forget_below(end)

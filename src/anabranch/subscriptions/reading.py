@@ -4,8 +4,9 @@
     again    entries by their offsets, for those that are to be delivered once more
 
 Gaps (control batches, what compaction or retention took) are passed over in the cursor, since nobody will
-acknowledge them; entries that are acknowledged as a whole are left out.  Neither needs a look at the cursor
-for entries that lie beyond everything that was ever acknowledged (`_acked_below`), which is the usual case.
+acknowledge them; entries that are acknowledged as a whole are left out, by transactions that are open too
+(`pending`).  Neither needs a look at the cursor for entries that lie beyond everything that was ever
+acknowledged (`_acked_below`), which is the usual case.
 
 When the disk must be asked first, nothing is returned and `disk` says when to come back.
 """
@@ -15,27 +16,43 @@ from collections.abc import Sequence
 from anabranch.records.entries import Entry
 from anabranch.subscriptions.ack_sets import unacked_in
 from anabranch.subscriptions.cursor import Cursor
-from anabranch.subscriptions.surroundings import EntrySource, Pending
+from anabranch.subscriptions.pending_acks import PendingAcks
+from anabranch.subscriptions.surroundings import CompactedSource, EntrySource, Pending
 
 
 class Reading:
-    __slots__ = ("_acked_below", "_source", "cursor", "disk", "offset")
+    __slots__ = ("_acked_below", "_compacted", "_plain", "_source", "cursor", "disk", "offset", "pending")
 
-    def __init__(self, source: EntrySource, cursor: Cursor) -> None:
-        self._source = source
+    def __init__(self, source: EntrySource, cursor: Cursor, compacted: CompactedSource | None = None) -> None:
+        self._source = self._plain = source
+        self._compacted = compacted
         self.cursor = cursor
+        self.pending = PendingAcks(cursor)
         self.offset = cursor.mark_delete
         self.disk: Pending | None = None
         self._acked_below = source.end if cursor.acked_ahead() else cursor.mark_delete
 
     @property
+    def start(self) -> int:
+        """The oldest offset that whoever reads can be given."""
+        return self._source.start
+
+    @property
     def is_at_end(self) -> bool:
         return self.offset >= self._source.end
+
+    def choose(self, *, compacted: bool) -> None:
+        """Whoever reads from now on wants all messages, or the last one of every key."""
+        if self._compacted is not None:
+            self._compacted.begin()
+        self._source = self._compacted if compacted and self._compacted is not None else self._plain
 
     def rewind(self) -> None:
         """Go back to the first message that is not acknowledged."""
         mark = self.offset = self.cursor.mark_delete
         self._acked_below = max(self._acked_below, mark) if self.cursor.acked_ahead() else mark
+        if self.pending:
+            self.acked(self.pending.end)
 
     def acked(self, end: int) -> None:
         """Something below `end` was acknowledged."""
@@ -54,6 +71,8 @@ class Reading:
         for entry in entries:
             if entry.offset > at:
                 self._pass_over(at, entry.offset)
+            for gap in entry.gaps:
+                self._pass_over(*gap)
             at = entry.offset + entry.count
         if next_offset > at:
             self._pass_over(at, next_offset)
@@ -73,8 +92,6 @@ class Reading:
         while settled < len(offsets) and max_bytes > 0:
             wanted = offsets[settled]
             found, next_offset, self.disk = self._source.read(wanted, min(size, max_bytes))
-            for gap in entry.gaps:
-                self._pass_over(*gap)
             if self.disk is not None:
                 break
             used = 0
@@ -101,21 +118,24 @@ class Reading:
 
     def ack_set(self, entry: Entry) -> list[int] | None:
         """Which messages of an entry are left, None if all are."""
-        if entry.offset >= self._acked_below:
-            return None
-        return self.cursor.unacked_words(entry.offset, entry.count)
+        return self._left(entry.offset, entry.count)
 
     def unacked(self, offset: int, count: int) -> int:
         """How many messages of an entry are not acknowledged."""
-        if offset >= self._acked_below:
-            return count
-        words = self.cursor.unacked_words(offset, count)
+        words = self._left(offset, count)
         return count if words is None else unacked_in(words)
 
+    def _left(self, offset: int, count: int) -> list[int] | None:
+        if offset >= self._acked_below:
+            return None
+        return self.pending.left(offset, count) if self.pending else self.cursor.unacked_words(offset, count)
+
+    def is_settled(self, start: int, end: int) -> bool:
+        """Whether nothing from `start` up to `end` is left to acknowledge, unless a transaction aborts."""
+        return self.pending.all_settled(start, end) if self.pending else self.cursor.all_acked(start, end)
+
     def _is_done(self, entry: Entry) -> bool:
-        return entry.offset < self._acked_below and self.cursor.all_acked(
-            entry.offset, entry.offset + entry.count
-        )
+        return entry.offset < self._acked_below and self.is_settled(entry.offset, entry.offset + entry.count)
 
     def _pass_over(self, start: int, end: int) -> None:
         self.cursor.pass_over(start, end)

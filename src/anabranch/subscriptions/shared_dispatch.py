@@ -173,6 +173,10 @@ class SharedDispatch:
         self._again(self._outstanding.given_back(consumer, offsets))
         self.took_more(consumer)
 
+    def give_back(self, offsets: Sequence[int]) -> None:
+        self._again(self._outstanding.taken_back(self.consumers, offsets))
+        self._replay.update(offsets)
+
     def restart(self) -> None:
         self._replay.clear()
         self._chunks.clear()

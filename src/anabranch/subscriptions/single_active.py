@@ -76,6 +76,7 @@ class SingleActive:
         predecessor, self.active = self.active, chosen
         self._has_started = False
         if chosen is None:
+            self._reading.choose(compacted=False)
             self._settled()
         elif predecessor in self.consumers and self.settings.failover_delay_ms and self._settling is None:
             delay_s = self.settings.failover_delay_ms / 1000
@@ -90,6 +91,7 @@ class SingleActive:
 
     def _start(self) -> None:
         self._has_started = True
+        self._reading.choose(compacted=self.active is not None and self.active.reads_compacted)
         self.restart()
         if self._policy.is_told:
             for consumer in self.consumers:
@@ -149,6 +151,11 @@ class SingleActive:
         if consumer is self.active and self._settling is None:
             consumer.messages_redelivered += sum(count for count, _ in consumer.pending.values())
             self.restart()
+
+    def give_back(self, offsets: Sequence[int]) -> None:
+        """As with a redelivery: in order, or not at all."""
+        if self.active is not None:
+            self.redeliver(self.active, offsets)
 
     def restart(self) -> None:
         for consumer in self.consumers:

@@ -2,7 +2,8 @@
 
     SUBSCRIBE     attach(consumer, kind)         CLOSE_CONSUMER, lost connection   detach(consumer)
     FLOW          flow(consumer, permits)        the socket takes more again       resume(consumer)
-    ACK           ack(consumer, acks, cumulative=...)
+    ACK           ack(consumer, acks, cumulative=...), ack_within(txn, ...)
+    END_TXN       end_transaction(txn, commit=...)
     REDELIVER_..  redeliver(consumer, offsets)   None: everything it holds
     SEEK          seek(offset)
 
@@ -17,10 +18,11 @@ it what it was sent since.)
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from anabranch.base.errors import AnabranchError
 from anabranch.base.seldom import Seldom
+from anabranch.groups.transaction_ids import TxnId
 from anabranch.subscriptions.acking import Ack, Acking
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.cursor import Cursor
@@ -35,6 +37,7 @@ from anabranch.subscriptions.errors import (
     SubscriptionTypeMismatch,
 )
 from anabranch.subscriptions.kinds import SubscriptionKind
+from anabranch.subscriptions.pending_acks import PendingAck
 from anabranch.subscriptions.reading import Reading
 from anabranch.subscriptions.settings import SubscriptionSettings
 from anabranch.subscriptions.surroundings import DispatchLimit, Surroundings, Timer
@@ -69,7 +72,7 @@ class Subscription:
         self.limits: Sequence[DispatchLimit] = ()
         self.moved: Callable[[], None] = _nothing
         """Called when the cursor has changed, so that it is kept."""
-        self.reading = Reading(surroundings.source, cursor)
+        self.reading = Reading(surroundings.source, cursor, surroundings.compacted)
         self.unacked = Unacked(settings.max_unacked_per_consumer, settings.max_unacked_per_subscription)
         self.surroundings = surroundings
         self._settings = settings
@@ -177,19 +180,63 @@ class Subscription:
 
         When it returns the cursor has them in memory; `moved` sees to it that they are kept.
         """
+        acking = self._acking_of(consumer, cumulative=cumulative)
+        try:
+            if not cumulative:
+                if acking.individual(consumer, acks):
+                    self.wake()
+            else:
+                acking.cumulative(consumer, acks[-1])
+        finally:
+            self.moved()
+
+    def _acking_of(self, consumer: Consumer, *, cumulative: bool) -> Acking:
         if not consumer.is_attached or self._acking is None or self.kind is None:
             raise ConsumerGone(f"consumer {consumer.id} is not attached to {self.name}")
         if cumulative and self.kind.is_individual:
             raise NotAllowed(f"cumulative acknowledgement of a {self.kind.name.lower()} subscription")
         consumer.last_acked_ms = self.surroundings.clock.now_ms()
-        try:
-            if not cumulative:
-                if self._acking.individual(consumer, acks):
-                    self.wake()
-            else:
-                self._acking.cumulative(consumer, acks[-1])
-        finally:
+        return self._acking
+
+    def ack_within(
+        self, txn: TxnId, consumer: Consumer, acks: Sequence[Ack], *, cumulative: bool
+    ) -> tuple[int, PendingAck]:
+        """As `ack`, of a transaction: nothing counts before that commits.  TransactionConflict.
+
+        What is to be kept of it, and its number among what the transaction acknowledges here.
+        """
+        acking = self._acking_of(consumer, cumulative=cumulative)
+        number = self.reading.pending.next_number(txn)
+        if cumulative:
+            kept = acking.cumulative_within(txn, consumer, acks[-1])
+        else:
+            kept = acking.individual_within(txn, consumer, acks)
+            self.wake()  # whoever was blocked, or waits for a key
+        return number, kept
+
+    def withdraw(self, txn: TxnId, ack: PendingAck) -> None:
+        """What `txn` wanted to acknowledge could not be kept: it is delivered again."""
+        if ack.entries and self.dispatcher is not None:
+            self.dispatcher.give_back(sorted({entry for entry, _ in ack.entries}))
+        self.reading.pending.withdraw(txn, ack)
+        self.wake()
+
+    def end_transaction(self, txn: TxnId, *, commit: bool) -> None:
+        """What `txn` has acknowledged counts, or is delivered again."""
+        pending = self.reading.pending
+        entries, up_to = pending.acknowledged(txn)
+        if not commit and entries and self.dispatcher is not None:
+            self.dispatcher.give_back(sorted({entry for entry, _ in entries}))
+        pending.ended(txn)
+        if commit:
+            for _, ranges in entries:
+                for start, end in ranges:
+                    self.cursor.ack(start, end)
+                    self.reading.acked(end)
+            if up_to is not None:
+                self.advance_to(up_to)
             self.moved()
+        self.wake()
 
     def redeliver(self, consumer: Consumer, offsets: Sequence[int] | None, epoch: int = -1) -> None:
         """Deliver again the entries at `offsets`, or all that it holds."""
@@ -201,7 +248,9 @@ class Subscription:
     def seek(self, offset: int) -> None:
         """Go on from the message at `offset`; everybody is detached and disconnected before this returns."""
         source = self.surroundings.source
-        self.cursor.reset(max(source.start, min(offset, source.end)))
+        for txn in self.reading.pending:
+            self.reading.pending.ended(txn)  # it was about what was delivered before
+        self.cursor.reset(max(self.reading.start, min(offset, source.end)))
         self.moved()
         if self.delay is not None:
             self.delay.clear()
@@ -223,6 +272,11 @@ class Subscription:
             self.reading.acked(end)
         self.moved()
         self.wake()
+
+    def restore_transaction(self, txn: TxnId, kept: Mapping[int, bytes]) -> None:
+        """What `txn`, which is open, has acknowledged before a restart.  Corrupt if it cannot be read."""
+        self.reading.pending.restore(txn, kept)
+        self.reading.acked(self.reading.pending.end)
 
     # --- turns
 

@@ -58,3 +58,15 @@ class SubscriptionNotFound(NotFound): ...
 
 class SubscriptionBusy(Conflict):
     """It has consumers."""
+
+
+class TransactionNotFound(NotFound):
+    """There is no such transaction, or it has ended."""
+
+
+class InvalidTransactionStatus(Invalid):
+    """The transaction is on its way to another end."""
+
+
+class TransactionCoordinatorNotFound(NotFound):
+    """This broker has no transaction coordinator of that number."""

@@ -1,5 +1,6 @@
 """Offsets of a partition as Pulsar's message ids: (ledger, entry), the entry's first offset."""
 
+from anabranch.log.compacted import CompactedLog
 from anabranch.partition.partition import Partition
 from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader
 from anabranch.records.entries import read_metadata
@@ -16,6 +17,25 @@ def last_message(partition: Partition) -> tuple[int, int, int]:
     index = header.last_offset_delta
     if not index and _is_single(partition, header.base_offset):
         index = -1
+    return header.leader_epoch, header.base_offset, index
+
+
+def last_compacted(view: CompactedLog) -> tuple[int, int, int]:
+    """The same, of the last message of a view."""
+    found = view.last_batch()
+    if found is None:
+        return -1, -1, -1
+    header, batch = found
+    index = header.last_offset_delta
+    if header.attributes & PULSAR_ENTRY:
+        metadata = read_metadata(memoryview(batch)[HEADER_SIZE:])
+        if not metadata.HasField("num_messages_in_batch"):
+            index = -1
+        elif metadata.compacted_batch_indexes:
+            index = metadata.compacted_batch_indexes[-1]
+    elif header.count <= index:
+        payload = payload_of(header, batch, LIMIT_BYTES)
+        index = max(span.offset for span in iter_spans(header, payload)) - header.base_offset
     return header.leader_epoch, header.base_offset, index
 
 
@@ -48,7 +68,15 @@ def _batch_before(partition: Partition, offset: int) -> BatchHeader | None:
         if found is None:
             return None
         header = found[3]
-        if not header.is_control and header.base_offset < offset:
+        if not header.is_control and header.base_offset < offset and not _is_aborted(partition, header):
             return header
         offset = min(header.base_offset, offset - 1)
     return None
+
+
+def _is_aborted(partition: Partition, header: BatchHeader) -> bool:
+    """Whether a batch, of a transaction that has ended, is never seen."""
+    return header.is_transactional and any(
+        aborted.producer_id == header.producer_id and aborted.first_offset <= header.base_offset
+        for aborted in partition.log.aborted_between(header.base_offset, header.base_offset + 1)
+    )

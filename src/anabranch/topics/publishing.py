@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from anabranch.base.clock import Clock
 from anabranch.base.errors import AnabranchError, TooLarge, Unavailable
 from anabranch.base.rate_limit import RateLimit
+from anabranch.groups.effects import Producer as TxnProducer
 from anabranch.partition.partition import Partition
 from anabranch.records.batch import HEADER_SIZE
 from anabranch.topics.deduplication import Deduplication
@@ -51,7 +52,10 @@ class Publishing:
         self.messages_in = self.bytes_in = self.entries_in = self.times_limited = 0
         self.on_stored: Callable[[], None] = lambda: None
 
-    def publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
+    def publish(
+        self, producer: Producer, sends: Sequence[Send], within: TxnProducer | None = None
+    ) -> Published:
+        """Store `sends`, in the transaction that is open under `within` if it is given."""
         error = self.refuse
         if error is None and producer.is_closed:
             error = ProducerClosed("the producer is closed; open it again")
@@ -61,9 +65,9 @@ class Publishing:
             for good, send in enumerate(sends):
                 error = self._wrong_with(send)
                 if error is not None:
-                    published = self._publish(producer, sends[:good])
+                    published = self._publish(producer, sends[:good], within)
                     return published if published.refused else published._replace(refused=error)
-        return self._publish(producer, sends)
+        return self._publish(producer, sends, within)
 
     def _wrong_with(self, send: Send) -> AnabranchError | None:
         if self.encrypted_only and not send.is_encrypted:
@@ -72,13 +76,13 @@ class Publishing:
             return NotAllowed(f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds")
         return None
 
-    def _publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
+    def _publish(self, producer: Producer, sends: Sequence[Send], within: TxnProducer | None) -> Published:
         deduplication = self.deduplication
         if deduplication is None:
-            offsets, acknowledged, error = self._store(producer, sends)
+            offsets, acknowledged, error = self._store(producer, sends, within)
             return self._published(offsets, acknowledged, error)
         new, where = deduplication.sift(producer.name, sends)
-        stored, acknowledged, error = self._store(producer, new)
+        stored, acknowledged, error = self._store(producer, new, within)
         deduplication.stored(producer.name, new[: len(stored)], self._partition.log_end)
         self.on_stored()
         if len(new) != len(sends) and acknowledged is None:
@@ -89,7 +93,7 @@ class Publishing:
         return self._published(offsets, acknowledged, error)
 
     def _store(
-        self, producer: Producer, sends: Sequence[Send]
+        self, producer: Producer, sends: Sequence[Send], within: TxnProducer | None
     ) -> tuple[list[int], "asyncio.Future[None] | None", AnabranchError | None]:
         """The offsets of as many as could be stored, and what was wrong with the one after them."""
         offsets: list[int] = []
@@ -102,7 +106,7 @@ class Publishing:
                 largest = self.max_message_bytes
                 return offsets, acknowledged, TooLarge(f"the message is {size} bytes, the limit is {largest}")
             try:
-                appended = self._partition.append_entries(part)
+                appended = self._partition.append_entries(part, within)
             except AnabranchError as error:
                 return offsets, acknowledged, error
             except OSError as error:

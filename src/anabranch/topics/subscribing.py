@@ -22,12 +22,14 @@ from anabranch.subscriptions.errors import ConsumerBusy
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.subscription import Subscription
 from anabranch.subscriptions.surroundings import Surroundings as Around
+from anabranch.topics.compacted_entries import CompactedEntries
 from anabranch.topics.dispatch_limits import DispatchLimits
 from anabranch.topics.errors import NotAllowed, SubscriptionBusy, SubscriptionNotFound
 from anabranch.topics.held import Held
 from anabranch.topics.settings import settings_of
 from anabranch.topics.subscribe_rate import SubscribeRates
 from anabranch.topics.surroundings import Surroundings
+from anabranch.topics.transactional_acks import TransactionalAcks
 
 if TYPE_CHECKING:
     from anabranch.topics.topic import Topic
@@ -66,6 +68,7 @@ class Subscriptions:
         self._delays: Delays | None = None
         self._limits = DispatchLimits(topic.rules, around.clock)
         self._rates = SubscribeRates(around.clock)
+        self.transactional = TransactionalAcks(around)
         self._is_closed = False
 
     async def load(self) -> None:
@@ -73,7 +76,7 @@ class Subscriptions:
         kept = await self._around.positions.of_topic(self._topic.name.kafka, self._topic.index)
         for name, durable in kept.items():
             if name not in self._held:
-                self._hold(name, durable.cursor, durable)
+                await self.transactional.load(self._hold(name, durable.cursor, durable))
 
     # --- finding
 
@@ -116,7 +119,7 @@ class Subscriptions:
         kind = SubscriptionKind(wanted.kind)
         self._check_rules(consumer, kind)
         async with self._turns.of(wanted.subscription):
-            held = await self._find_or_make(wanted)
+            held = await self._find_or_make(wanted, compacted=consumer.reads_compacted)
             subscription = held.subscription
             try:
                 await self._prepare(held, kind)
@@ -134,6 +137,8 @@ class Subscriptions:
     def _check_rules(self, consumer: Consumer, kind: SubscriptionKind) -> None:
         self._check_open()
         topic, rules = self._topic, self._topic.rules
+        if consumer.reads_compacted and kind.is_individual:
+            raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
         if KIND_NAMES[kind] not in rules.subscription_types:
             raise NotAllowed(f"Topic[{topic.full_name}] doesn't support {KIND_NAMES[kind]} sub type!")
         most = rules.max_consumers
@@ -144,7 +149,7 @@ class Subscriptions:
                 "the consumer subscribes more often than its subscribe rate allows; try again later"
             )
 
-    async def _find_or_make(self, wanted: Wanted) -> Held:
+    async def _find_or_make(self, wanted: Wanted, *, compacted: bool) -> Held:
         held = self._held.get(wanted.subscription)
         if held is not None:
             if wanted.is_durable != held.is_durable:
@@ -153,21 +158,22 @@ class Subscriptions:
             return held
         rules = self._topic.rules
         if not wanted.is_durable:
-            start = await self._start_of(wanted)
+            start = await self._start_of(wanted, compacted=compacted)
             self._check_room()
             return self._hold(wanted.subscription, Cursor(start), None)
         if not (wanted.may_create and rules.auto_create_subscriptions):
             raise SubscriptionNotFound(
                 f"Subscription {wanted.subscription} does not exist, and is not made by subscribing"
             )
-        return await self._make(wanted.subscription, await self._start_of(wanted), wanted.properties)
+        start = await self._start_of(wanted, compacted=compacted)
+        return await self._make(wanted.subscription, start, wanted.properties)
 
-    async def _start_of(self, wanted: Wanted) -> int:
+    async def _start_of(self, wanted: Wanted, *, compacted: bool) -> int:
         topic = self._topic
         if wanted.start is not None:
-            start = self.clamp(wanted.start[0])
+            start = self.clamp(wanted.start[0], compacted=compacted)
         else:
-            start = topic.start if wanted.from_earliest else topic.end
+            start = self.clamp(EARLIEST if wanted.from_earliest else LATEST, compacted=compacted)
         if wanted.rollback_s > 0:
             back_ms = self._around.clock.now_ms() - wanted.rollback_s * 1000
             start = min(start, await topic.offset_for_time(back_ms))
@@ -252,7 +258,12 @@ class Subscriptions:
             topic.full_name,
             topic.partition_index,
             cursor,
-            Around(EntryReader(topic.partition), around.clock, asyncio.get_running_loop()),
+            Around(
+                EntryReader(topic.partition),
+                around.clock,
+                asyncio.get_running_loop(),
+                CompactedEntries(topic.partition),
+            ),
             settings_of(topic.rules),
         )
         held = self._held[name] = Held(subscription, durable, around.clock)
@@ -272,6 +283,7 @@ class Subscriptions:
                 held.subscription.detach(asks)
             held.subscription.close()
             if held.durable is not None:
+                await self.transactional.forget(held)
                 await self._around.positions.delete(held.durable)
             self._let_go(held)
 
@@ -290,16 +302,19 @@ class Subscriptions:
 
     # --- moving
 
-    def clamp(self, offset: int) -> int:
+    def clamp(self, offset: int, *, compacted: bool = False) -> int:
         """Where reading goes on that is asked to begin at `offset`."""
-        return min(max(offset, self._topic.start), self._topic.end)
+        topic = self._topic
+        return min(max(offset, topic.compacted_start if compacted else topic.start), topic.end)
 
     async def seek(self, subscription: Subscription, offset: int) -> None:
         held = self.get(subscription.name)
         if held.subscription is not subscription:
             raise SubscriptionNotFound(f"Subscription {subscription.name} was deleted, and made anew")
-        offset = self.clamp(offset)
+        compacted = any(consumer.reads_compacted for consumer in subscription.consumers)
+        offset = self.clamp(offset, compacted=compacted)
         if held.durable is not None:
+            await self.transactional.forget(held)
             await self._around.positions.reset(held.durable, offset)
         subscription.seek(offset)
         await self._settle(held)

@@ -11,11 +11,13 @@ from typing import Protocol
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.ids import TopicName
-from anabranch.meta.policy_defaults import PolicyUpkeep
+from anabranch.meta.policy_upkeep import PolicyUpkeep
 from anabranch.meta.rules import Rules
 from anabranch.partition.partition import Partition
 from anabranch.subscriptions.durable import SnapshotStore
+from anabranch.subscriptions.pending_acks import PendingAckStore
 from anabranch.subscriptions.positions import Positions
+from anabranch.topics.compacting import Compactor
 
 
 class Facts(Protocol):
@@ -72,3 +74,5 @@ class Surroundings:
     partition_folder: Callable[[TopicName, int], Path]
     upkeep: Callable[[], PolicyUpkeep]
     cluster_name: str
+    compactor: Compactor
+    pending_acks: PendingAckStore

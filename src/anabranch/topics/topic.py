@@ -3,7 +3,7 @@
     PRODUCER   await topic.add_producer(producer) -> Joined          topic.remove_producer(producer)
     SEND       topic.publish(producer, sends) -> Published
     SUBSCRIBE  await topic.attach(consumer, wanted) -> Subscription  await topic.detach(subscription, …)
-    ACK        subscription.ack(...), await topic.save(subscription) for a receipt
+    ACK        subscription.ack(...), await topic.save(subscription) for a receipt; topic.ack_within(...)
     SEEK       await topic.seek(subscription, offset), with await topic.offset_for_time(ms) for a time
 
 A topic is open as long as somebody may use it.  When it closes (unloaded, deleted, the broker stops) its
@@ -21,11 +21,15 @@ from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import TopicName
 from anabranch.base.rate_limit import RateLimit
 from anabranch.base.rates import Meter
+from anabranch.groups.effects import Producer as TxnProducer
+from anabranch.groups.transaction_ids import TxnId
 from anabranch.meta.rules import Rules
 from anabranch.partition.partition import Partition
+from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.subscription import Subscription
 from anabranch.topics.backlog import exceeded
+from anabranch.topics.compacting import Compacting
 from anabranch.topics.deduplicating import Deduplicating
 from anabranch.topics.errors import (
     BacklogExceeded,
@@ -36,7 +40,7 @@ from anabranch.topics.errors import (
     TopicClosed,
     TopicTerminated,
 )
-from anabranch.topics.message_ids import entry_before, last_message
+from anabranch.topics.message_ids import entry_before, last_compacted, last_message
 from anabranch.topics.producer import Joined, Producer
 from anabranch.topics.producers import Producers
 from anabranch.topics.publish import METADATA_BYTES, Published, Send
@@ -65,6 +69,7 @@ class Topic:
         self.terminated_at = facts.terminated.get(index)
         self.producers = Producers(self.full_name, facts.epochs.get(index), self._store_epoch)
         self.publishing = Publishing(partition, around.clock)
+        self.compacting = Compacting(self.full_name, partition, around.disk, around.clock, around.compactor)
         self.subscriptions = Subscriptions(self, around)
         self.meter = Meter(2, around.clock.monotonic())
         self._is_moving = True
@@ -116,8 +121,11 @@ class Topic:
         if self.producers.leave(producer):
             self._deduplicating.left(producer.name)
 
-    def publish(self, producer: Producer, sends: Sequence[Send]) -> Published:
-        return self.publishing.publish(producer, sends)
+    def publish(
+        self, producer: Producer, sends: Sequence[Send], within: TxnProducer | None = None
+    ) -> Published:
+        """`within`: the producer id and epoch of the transaction that they belong to."""
+        return self.publishing.publish(producer, sends, within)
 
     async def _store_epoch(self, epoch: int) -> None:
         await self._around.catalog.store_epoch(self.name, self.index, epoch)
@@ -155,6 +163,17 @@ class Topic:
         """Return when everything acknowledged so far is kept."""
         await self.subscriptions.keep(subscription)
 
+    async def ack_within(
+        self, txn: TxnId, subscription: str, consumer: Consumer, acks: Sequence[Ack], *, cumulative: bool
+    ) -> None:
+        """Acknowledge in a transaction; returns when a restart would know of it.  TransactionConflict."""
+        held = self.subscriptions.get(subscription)
+        await self.subscriptions.transactional.ack(held, txn, consumer, acks, cumulative=cumulative)
+
+    async def end_transaction(self, txn: TxnId, subscription: str, *, commit: bool) -> None:
+        """What a transaction has acknowledged of a subscription counts, or is delivered again."""
+        await self.subscriptions.transactional.end(txn, self.subscriptions.get(subscription), commit=commit)
+
     def mark_delete_position(self, subscription: Subscription) -> tuple[int, int]:
         """(ledger, entry id) of the last entry that is acknowledged with everything before it."""
         return entry_before(self.partition, subscription.cursor.mark_delete)
@@ -169,15 +188,31 @@ class Topic:
     def end(self) -> int:
         return self.partition.last_stable
 
-    async def offset_for_time(self, timestamp_ms: int) -> int:
+    @property
+    def compacted_start(self) -> int:
+        """Where who wants the last message of every key only can begin: the view has what the log has not."""
+        return self.start if self.partition.log.view is None else 0
+
+    async def offset_for_time(self, timestamp_ms: int, *, compacted: bool = False) -> int:
         """The first message published at or after a time; the end if there is none."""
+        view = self.partition.log.view if compacted else None
+        if view is not None:
+            in_view = view.log.batch_at_time(timestamp_ms)
+            if in_view is not None:
+                return in_view[1].header.base_offset
         found = self.partition.log.batch_at_time(timestamp_ms)
         if found is None:
             return self.end
         return max(found[1].header.base_offset, self.start)
 
-    def last_message(self) -> tuple[int, int, int]:
-        """(ledger, entry id, batch index) of the last message; all -1 if there is none."""
+    def last_message(self, *, compacted: bool = False) -> tuple[int, int, int]:
+        """(ledger, entry id, batch index) of the last message; all -1 if there is none.
+
+        `compacted`: of the last one that is not superseded, if nothing came since compaction.
+        """
+        view = self.partition.log.view if compacted else None
+        if view is not None and view.horizon >= self.end:
+            return last_compacted(view)
         return last_message(self.partition)
 
     # --- rules
@@ -252,7 +287,7 @@ class Topic:
     async def close(self) -> None:
         """Serve it no more: clients are told to look it up again, what it keeps is saved."""
         self.abandon()
-        await asyncio.gather(self.subscriptions.save(), self._deduplicating.close())
+        await asyncio.gather(self.subscriptions.save(), self._deduplicating.close(), self.compacting.stop())
 
     def abandon(self) -> None:
         """The topic is gone, or goes: nobody may stay."""
@@ -262,6 +297,7 @@ class Topic:
         self.producers.close_all()
         self.subscriptions.close()
         self._deduplicating.abandon()
+        self.compacting.abandon()
 
     def closed(self) -> TopicClosed:
         return TopicClosed(f"{self.full_name} is not served here any more; look it up again")
@@ -274,6 +310,10 @@ class Topic:
             raise TopicBusy("Topic has connected consumers")
 
     # --- upkeep
+
+    def compact(self) -> None:
+        """Begin to compact what readers who want the last message of every key get.  AlreadyCompacting."""
+        self.compacting.trigger(keeps_keyless=self.rules.compaction_keeps_keyless)
 
     def look(self, now_s: float) -> bool:
         """Work out rates.  False if nothing has moved for a while."""

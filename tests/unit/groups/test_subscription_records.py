@@ -12,6 +12,7 @@ from anabranch.groups.subscription_records import (
     CHUNK,
     DOCUMENT,
     FLOOR,
+    PENDING_ACK,
     SNAPSHOT,
     StateKey,
     read_floor,
@@ -23,6 +24,7 @@ from anabranch.groups.subscription_records import (
     write_snapshot,
     write_value,
 )
+from anabranch.groups.transaction_ids import TxnId
 from tests.unit.records.strategies import seeded
 
 KEYS = [
@@ -30,6 +32,7 @@ KEYS = [
     StateKey(CHUNK, "s", "tenant/ns/t", 0, 1 << 40),
     StateKey(FLOOR, "s", "orders", 0),
     StateKey(SNAPSHOT, "", "orders", 7),
+    StateKey(PENDING_ACK, "s", "orders", 2, 9, TxnId(15, 1 << 40)),
 ]
 
 
@@ -43,7 +46,7 @@ def test_keys(key: StateKey) -> None:
 
 
 def test_a_kind_of_a_later_version_is_passed_over() -> None:
-    assert read_key(b"\x00\x04anything") is None
+    assert read_key(b"\x00\x05anything") is None
     assert read_key(b"\xff\xffanything") is None
 
 

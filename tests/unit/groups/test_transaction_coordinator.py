@@ -244,7 +244,7 @@ async def test_run_finishes_what_a_kill_left(node: Transacting, monkeypatch: pyt
     running = asyncio.ensure_future(node.coordinator.run())
     for _ in range(1000):
         await asyncio.sleep(0)
-        found = node.coordinator.find(ID) if node.coordinator._is_loaded else None
+        found = node.coordinator.find(ID) if node.coordinator._loaded.is_set() else None
         if found is not None and found.state is State.COMPLETE_COMMIT:
             break
     running.cancel()

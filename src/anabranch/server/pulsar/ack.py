@@ -12,9 +12,9 @@ from typing import Any
 from anabranch.base.errors import AnabranchError
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.consumers import Attached
-from anabranch.server.pulsar.errors import NoTransactions
 from anabranch.server.pulsar.message_ids import acks_of
 from anabranch.server.pulsar.registry import Later, command
+from anabranch.server.pulsar.transactional import ack_within
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 _LARGE_BYTES = 16 << 10
@@ -33,6 +33,8 @@ def ack(request: pb.Ack, connection: PulsarConnection) -> Later:
     attached = connection.consumers.find(request.consumer_id)
     if attached is None:
         return None  # closed meanwhile; its messages are somebody else's
+    if request.HasField("txnid_least_bits"):
+        return _within_transaction(request, connection, attached)
     if request.ByteSize() > _LARGE_BYTES:
         return _many(request, connection, attached)
     _acknowledge(request, attached, request.message_id)
@@ -42,8 +44,6 @@ def ack(request: pb.Ack, connection: PulsarConnection) -> Later:
 def _acknowledge(request: pb.Ack, attached: Attached, ids: Sequence[pb.MessageId]) -> None:
     """Raises what is wrong if the client waits for an answer."""
     try:
-        if request.HasField("txnid_least_bits"):
-            raise NoTransactions
         acks = acks_of(ids)
         if acks:
             cumulative = request.type == pb.Ack.Cumulative
@@ -78,7 +78,23 @@ def _slices(ids: Sequence[pb.MessageId]) -> Iterator[list[pb.MessageId]]:
         yield part
 
 
+async def _within_transaction(request: pb.Ack, connection: PulsarConnection, attached: Attached) -> None:
+    """The receipt says that a restart would know of it; it counts when the transaction commits."""
+    try:
+        await ack_within(request, attached, connection.services)
+    except AnabranchError:
+        if request.HasField("request_id"):
+            raise
+    else:
+        if request.HasField("request_id"):
+            _answer(request, connection)
+
+
 async def _receipt(request: pb.Ack, connection: PulsarConnection, attached: Attached) -> None:
     await attached.topic.save(attached.subscription)
+    _answer(request, connection)
+
+
+def _answer(request: pb.Ack, connection: PulsarConnection) -> None:
     told = pb.AckResponse(consumer_id=request.consumer_id, request_id=request.request_id)
     connection.send(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ack_response=told))

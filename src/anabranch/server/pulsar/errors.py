@@ -11,6 +11,7 @@ from anabranch.base import errors
 from anabranch.records.entries import ChecksumMismatch
 from anabranch.schemas import errors as schemas
 from anabranch.subscriptions import errors as subscriptions
+from anabranch.subscriptions.pending_acks import TransactionConflict
 from anabranch.topics import errors as topics
 from anabranch.wire.pulsar.commands_pb2 import ServerError
 
@@ -33,7 +34,7 @@ class NoTransactions(errors.Invalid):
     """Transactions are switched off, as they are on Pulsar's brokers unless somebody switches them on."""
 
     def __init__(self) -> None:
-        super().__init__("this broker has no transaction coordinator for Pulsar clients")
+        super().__init__("Transactions are not enabled.")
 
 
 _CODES: dict[type[BaseException], ServerError] = {
@@ -53,6 +54,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     topics.NotAllowed: ServerError.NotAllowedError,
     topics.NotEncrypted: ServerError.MetadataError,
     topics.TopicTerminated: ServerError.TopicTerminatedError,
+    topics.InvalidTransactionStatus: ServerError.InvalidTxnStatus,
     subscriptions.ConsumerAssignError: ServerError.ConsumerAssignError,
     # What it names is not there, or is.
     errors.NotFound: ServerError.MetadataError,
@@ -62,6 +64,8 @@ _CODES: dict[type[BaseException], ServerError] = {
     errors.Exists: ServerError.NotAllowedError,
     topics.SubscriptionNotFound: ServerError.SubscriptionNotFound,
     ConsumerNotFound: ServerError.MetadataError,
+    topics.TransactionNotFound: ServerError.TransactionNotFound,
+    topics.TransactionCoordinatorNotFound: ServerError.TransactionCoordinatorNotFound,
     # Somebody else's turn.
     errors.NotOwner: ServerError.ServiceNotReady,
     errors.Fenced: ServerError.ProducerFenced,
@@ -70,6 +74,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     topics.SubscriptionBusy: ServerError.MetadataError,  # who unsubscribes beside others hears that
     subscriptions.ConsumerBusy: ServerError.ConsumerBusy,
     subscriptions.SubscriptionTypeMismatch: ServerError.ConsumerBusy,
+    TransactionConflict: ServerError.TransactionConflict,
     # Later.
     errors.Conflict: ServerError.ServiceNotReady,
     errors.Unavailable: ServerError.ServiceNotReady,

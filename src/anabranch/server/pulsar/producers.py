@@ -16,12 +16,15 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from anabranch.base.errors import AnabranchError, Corrupt, Unavailable
+from anabranch.groups.effects import Producer as TxnProducer
 from anabranch.records.entries import ChecksumMismatch, count_of, read_metadata, verify
-from anabranch.server.pulsar.errors import NoTransactions, code_of, message_of
+from anabranch.server.pulsar.errors import code_of, message_of
 from anabranch.server.pulsar.opening import Opening
+from anabranch.server.pulsar.transactional import transaction_of
 from anabranch.topics.producer import Producer
 from anabranch.topics.publish import DUPLICATE, Published, Send
 from anabranch.topics.registry import AnyTopic
+from anabranch.topics.topic import Topic
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.frames import write_frame
 from anabranch.wire.pulsar.hot import NO_HIGHEST_SEQUENCE, receipt_head, send_receipt, varint
@@ -62,13 +65,14 @@ class _Due:
 class Producers:
     """Also the `ProducerChannel` that topics know these producers by."""
 
-    __slots__ = ("_by_id", "_closed", "_connection", "_whose", "collected", "pending_sends")
+    __slots__ = ("_by_id", "_closed", "_connection", "_whose", "_within", "collected", "pending_sends")
 
     def __init__(self, connection: "PulsarConnection") -> None:
         self._connection = connection
         self._by_id: dict[int, Attached | Opening] = {}
         self._closed: dict[int, float] = {}  # by the broker, and until when its client may not know
         self._whose: Attached | None = None
+        self._within: TxnProducer | None = None  # of what is collected, if that is in a transaction
         self.collected: list[Send] = []
         self.pending_sends = 0
 
@@ -181,10 +185,16 @@ class Producers:
             self.publish()
             self._refuse(attached, command.sequence_id, _as_pulsar_says(error))
             return
-        if command.HasField("txnid_least_bits"):
-            self.publish()
-            self._refuse(attached, command.sequence_id, NoTransactions())
-            return
+        if self._within is not None or command.HasField("txnid_least_bits"):
+            try:
+                within = transaction_of(command, attached.topic, self._connection.services)
+            except AnabranchError as error:
+                self.publish()
+                self._refuse(attached, command.sequence_id, error)
+                return
+            if within != self._within:
+                self.publish()
+                self._within = within
         sequence_id = command.sequence_id
         chunks = metadata.num_chunks_from_msg
         self.collected.append(
@@ -210,7 +220,7 @@ class Producers:
         attached = self._whose
         assert attached is not None
         while sends:
-            published = attached.topic.publish(attached.producer, sends)
+            published = _publish(attached, sends, self._within)
             if published.pause_s > 0:
                 self._connection.pause(published.pause_s)
             done = len(published.offsets)
@@ -277,6 +287,13 @@ class Producers:
         if not waiting and attached.drained is not None and not attached.drained.done():
             attached.drained.set_result(None)
         self._connection.maybe_go()
+
+
+def _publish(attached: Attached, sends: list[Send], within: TxnProducer | None) -> Published:
+    if within is None:
+        return attached.topic.publish(attached.producer, sends)
+    assert isinstance(attached.topic, Topic)  # others are in no transaction
+    return attached.topic.publish(attached.producer, sends, within)
 
 
 def _outcome(id: int, due: _Due) -> bytes:

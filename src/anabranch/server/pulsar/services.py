@@ -8,6 +8,7 @@ from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.server.config import DynamicConfig
 from anabranch.topics.registry import Topics
+from anabranch.topics.transactions import Transactions
 
 
 @dataclass(slots=True)
@@ -18,5 +19,6 @@ class PulsarServices:
     catalog: PulsarTopics
     topics: Topics
     schemas: TopicSchemas
+    transactions: Transactions
     service_url: str = ""
     """Where clients find this broker, `pulsar://HOST:PORT`; known once it listens."""

@@ -10,8 +10,12 @@ from anabranch.base.ids import TopicName
 from anabranch.meta.rules import auto_creation_of
 from anabranch.server.pulsar.services import PulsarServices
 from anabranch.topics.registry import AnyTopic
+from anabranch.topics.transactions import COORDINATORS
 
 NOT_PARTITIONED = 0
+COORDINATOR_TOPIC = TopicName("pulsar", "system", "transaction_coordinator_assign")
+"""A partition of it stands for a transaction coordinator, and who serves the one has the other.  Clients ask
+for nothing else of it, so there is no such topic here."""
 
 
 def topic_name(text: str) -> TopicName:
@@ -54,6 +58,8 @@ async def open_topic(services: PulsarServices, name: TopicName, *, may_create: b
 async def partitions_of(services: PulsarServices, name: TopicName, *, may_create: bool) -> int:
     """How many partitions a topic has, or would have once it is used; NOT_PARTITIONED if it has none."""
     check_namespace(services, name)
+    if name == COORDINATOR_TOPIC and services.config.current.pulsar.transactions:
+        return COORDINATORS
     catalog = services.catalog
     found = catalog.find(name)
     if found is None and catalog.locate(name) is None:

@@ -1,0 +1,80 @@
+"""What transactions have acknowledged, on the coordinators: kept until they end, then told to subscriptions.
+
+    PendingAcks ─> StoredPendingAcks ─> SubscriptionStates   __subscription_state
+    Markers     ─> AckEnds ─────────┬─> SubscriptionStates   which subscriptions
+                                    └─> Topics               opened for it, if nobody uses them
+
+A record of a transaction that nobody knows is left of one whose own records were lost, by a power failure
+say.  It would keep its messages from everybody for ever, so it goes, and they are delivered again.
+"""
+
+import logging
+from collections.abc import Callable
+
+from anabranch.base.errors import CoordinatorLoading, UnknownTopic
+from anabranch.base.ids import TopicName
+from anabranch.cluster.image import ClusterImage
+from anabranch.groups.records import OffsetKey
+from anabranch.groups.subscription_states import SubscriptionStates
+from anabranch.groups.transaction_ids import TxnId
+from anabranch.subscriptions.durable import CursorName
+from anabranch.topics.errors import SubscriptionNotFound
+from anabranch.topics.registry import Topics
+from anabranch.topics.topic import Topic
+from anabranch.topics.transactions import Transactions
+
+log = logging.getLogger(__name__)
+
+
+class StoredPendingAcks:
+    """A `PendingAckStore`."""
+
+    def __init__(self, states: SubscriptionStates, transactions: Transactions) -> None:
+        self._states = states
+        self._transactions = transactions
+
+    async def of(self, name: CursorName) -> dict[TxnId, dict[int, bytes]]:
+        found = await self._states.pending_acks(OffsetKey(*name))
+        for txn in list(found):
+            if not self._may_be_undecided(txn):
+                log.warning("subscription %s: nothing is known of transaction %s", name.subscription, txn)
+                await self.drop(name, txn)
+                del found[txn]
+        return found
+
+    def _may_be_undecided(self, txn: TxnId) -> bool:
+        try:
+            return self._transactions.is_undecided(txn)
+        except CoordinatorLoading:
+            return True
+
+    async def write(self, name: CursorName, txn: TxnId, number: int, ack: bytes) -> None:
+        await self._states.write_pending_ack(OffsetKey(*name), txn, number, ack)
+
+    async def drop(self, name: CursorName, txn: TxnId) -> None:
+        await self._states.drop_pending_acks(OffsetKey(*name), txn)
+
+
+class AckEnds:
+    """`SubscriptionEnds` for the markers of transactions."""
+
+    def __init__(self, states: SubscriptionStates, topics: Topics, image: Callable[[], ClusterImage]) -> None:
+        self._states = states
+        self._topics = topics
+        self._image = image
+
+    async def end(self, index: int, producer_id: int, *, commit: bool) -> None:
+        for name, txn in await self._states.acknowledged_by(index, producer_id):
+            try:
+                topic = await self._topics.open(self._name_of(name))
+                assert isinstance(topic, Topic)
+                await topic.end_transaction(txn, name.group_id, commit=commit)
+            except (UnknownTopic, SubscriptionNotFound):
+                await self._states.drop_pending_acks(name, txn)
+
+    def _name_of(self, name: OffsetKey) -> TopicName:
+        """What Pulsar's clients call the partition."""
+        topic = self._image().topics_by_kafka_name.get(name.topic)
+        if topic is None or name.partition >= topic.partition_count:
+            raise UnknownTopic(f"there is no topic {name.topic!r}, partition {name.partition}")
+        return topic.name.partition(name.partition) if topic.is_partitioned else topic.name
