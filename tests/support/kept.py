@@ -88,7 +88,7 @@ class Kept:
         )
         self.stored = StoredPositions(self.groups, self.states, self)
         self.positions = Positions(self.stored, self.stored, self.bounds)
-        seen.attached = self.positions.is_attached
+        seen.positions = self.positions
 
     def kill(self) -> None:
         self.groups.close()

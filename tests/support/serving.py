@@ -26,10 +26,12 @@ from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.server.config import BrokerConfig, DynamicConfig, Layers
 from anabranch.server.fetch_sessions import FetchSessions
+from anabranch.server.handover import Handovers
 from anabranch.server.kafka.fetch import fetch
 from anabranch.server.kafka.produce import produce
 from anabranch.server.kafka.registry import RequestContext
 from anabranch.server.peer import Peer
+from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.schema import request_schema, response_schema
 from tests.compat.clients.raw import build
 from tests.support.logs import SetClock
@@ -56,7 +58,10 @@ class Served:
             partitions=self.host,
             fetch_sessions=self.sessions,
             written_topics=SimpleNamespace(),
+            handovers=Handovers(lambda *place: self.ahead.get(place), self.host.partition, self.clock),
         )
+        self.ahead: dict[tuple[str, str, int], Cursor] = {}
+        """What subscriptions have acknowledged, by group, topic and partition."""
         self.peer = Peer()
         self.ids: dict[str, UUID] = {}
 

@@ -2,7 +2,7 @@
 
     Positions ─> StoredPositions ─┬─ GroupCoordinator     __consumer_offsets
                                   └─ SubscriptionStates   __subscription_state
-    CommittedOffsets, DeleteGroups ─> SubscribedGroups ─> whether an offset is a subscription's
+    CommittedOffsets, DeleteGroups ─> SubscribedGroups ─> which offsets are subscriptions', which moved
     retention ─> hold ─> how far the slowest subscription of a partition has got
 
 A subscription is there if its document and its position are.  The document is written first and the
@@ -17,7 +17,13 @@ from uuid import UUID
 import msgspec
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, CoordinatorLoading, CoordinatorNotAvailable, UnknownTopic
+from anabranch.base.errors import (
+    AnabranchError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    Corrupt,
+    UnknownTopic,
+)
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
@@ -33,9 +39,11 @@ from anabranch.groups.shard import GroupShard
 from anabranch.groups.subscription_shard import StateChanges, SubscriptionState
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
 from anabranch.partition.host import PartitionHost
+from anabranch.subscriptions.cursor import Cursor
 from anabranch.subscriptions.durable import (
     ChunkChanges,
     CursorName,
+    DurableCursor,
     GroupInUse,
     StoredSubscription,
     SubscriptionDocument,
@@ -54,7 +62,9 @@ class SubscribedGroups:
 
     def __init__(self, states: SubscriptionStates) -> None:
         self._states = states
-        self.attached: Callable[[str, str], bool] = lambda group_id, topic: False
+        self.positions: Positions | None = None
+        """Of the topics that are open, once there can be any."""
+        self.ahead: Callable[[str, str, int], Cursor | None] = lambda group_id, topic, partition: None
 
     def has(self, name: OffsetKey) -> bool:
         try:
@@ -63,7 +73,14 @@ class SubscribedGroups:
             return True
 
     def is_attached(self, group_id: str, topic: str) -> bool:
-        return self.attached(group_id, topic)
+        return self.positions is not None and self.positions.is_attached(group_id, topic)
+
+    def is_open(self, group_id: str) -> bool:
+        return self.positions is not None and self.positions.is_open(group_id)
+
+    def moved(self, name: OffsetKey, committed: CommittedOffset) -> None:
+        if self.positions is not None and committed.metadata != OWN:
+            self.positions.moved(CursorName(*name), max(0, committed.offset))
 
 
 class StoredPositions:
@@ -128,6 +145,28 @@ class StoredPositions:
         except (CoordinatorLoading, CoordinatorNotAvailable):
             return 0
         return min(positions, default=None)
+
+    def ahead(self, group_id: str, topic: str, partition: int) -> Cursor | None:
+        """What the subscription of a group's name has acknowledged, if members of the group read the topic.
+
+        None if that is nothing but what lies before its position.
+        """
+        name = OffsetKey(group_id, topic, partition)
+        try:
+            state = self._states.find(name)
+            if state is None or not state.chunks:
+                return None
+            shard = self._groups.known(group_id)
+        except (CoordinatorLoading, CoordinatorNotAvailable):
+            return None
+        committed = self._committed_in(shard, name)
+        if committed is None or not has_readers(shard, group_id, topic):
+            return None
+        try:
+            return DurableCursor(CursorName(*name), _stored(name, state, committed)).cursor
+        except Corrupt as error:
+            log.warning("what %s has acknowledged ahead cannot be read: %s", name, error)
+            return None
 
     def _known(self, name: OffsetKey) -> CommittedOffset | None:
         return self._committed_in(self._groups.known(name.group_id), name)
@@ -222,7 +261,8 @@ def positions(
 
     stored = StoredPositions(groups, states, GroupTopics(lambda: cluster.image))
     made = Positions(stored, stored, bounds)
-    seen.attached = made.is_attached
+    seen.positions = made
+    seen.ahead = stored.ahead
     cluster.subscribe(image_changed)
     return made, stored
 

@@ -285,6 +285,10 @@ class CommittedOffsets:
                 offsets = topics[topic] = {}
             offsets[index] = Numbered(number, value)
         self._replayed = number
+        subscriptions = self._around.subscriptions
+        if subscriptions.is_open(group_id):
+            for topic, index, value in written:
+                subscriptions.moved(OffsetKey(group_id, topic, index), value)
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
         names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]
@@ -342,6 +346,8 @@ class CommittedOffsets:
         self._know(name.group_id)
         topics = self._committed.setdefault(name.group_id, {})
         topics.setdefault(name.topic, {})[name.partition] = offset
+        if self._around.subscriptions.is_open(name.group_id):
+            self._around.subscriptions.moved(name, offset.value)
 
     def _know(self, group_id: str) -> None:
         if group_id not in self._groups:

@@ -18,7 +18,7 @@ from uuid import UUID
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.effects import Effects
 from anabranch.groups.group_options import config_for_group
-from anabranch.groups.records import OffsetKey
+from anabranch.groups.records import CommittedOffset, OffsetKey
 
 
 class Part(Protocol):
@@ -73,6 +73,12 @@ class Subscriptions(Protocol):
     def is_attached(self, group_id: str, topic: str) -> bool:
         """Whether consumers are, so that only the subscription moves its offsets."""
 
+    def is_open(self, group_id: str) -> bool:
+        """Whether somebody wants to know when members of the group have moved its offsets."""
+
+    def moved(self, name: OffsetKey, committed: CommittedOffset) -> None:
+        """They have."""
+
 
 class NoSubscriptions:
     """Of a broker that only Kafka's clients use."""
@@ -82,6 +88,12 @@ class NoSubscriptions:
 
     def is_attached(self, group_id: str, topic: str) -> bool:
         return False
+
+    def is_open(self, group_id: str) -> bool:
+        return False
+
+    def moved(self, name: OffsetKey, committed: CommittedOffset) -> None:
+        """Nobody's."""
 
 
 NO_SUBSCRIPTIONS = NoSubscriptions()

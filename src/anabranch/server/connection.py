@@ -144,6 +144,7 @@ class Connection:
         self._maybe_go()
 
     def closed(self) -> None:
+        self.peer.is_gone = True
         if self._frames is not None:
             self._frames.close()
             self._frames = None

@@ -10,6 +10,7 @@ from anabranch.groups.transaction_coordinator import TransactionCoordinator
 from anabranch.partition.host import PartitionHost
 from anabranch.server.config import DynamicConfig
 from anabranch.server.fetch_sessions import FetchSessions
+from anabranch.server.handover import Handovers
 from anabranch.server.kafka.written_topics import WrittenTopics
 from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.telemetry import Telemetry
@@ -28,3 +29,4 @@ class Services:
     share_groups: ShareCoordinator
     transactions: TransactionCoordinator
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)
+    handovers: Handovers

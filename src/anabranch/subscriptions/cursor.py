@@ -130,6 +130,22 @@ class Cursor:
         bitmap = self._chunks.get(offset >> CHUNK_BITS)
         return bitmap is not None and offset & _LOW in bitmap
 
+    def is_acked_ahead(self, offset: int) -> bool:
+        """Whether it is acknowledged, beyond `mark_delete`."""
+        return offset > self.mark_delete and self.is_acked(offset)
+
+    def acked_between(self, start: int, end: int) -> int:
+        """How many offsets from `start` up to `end` are acknowledged beyond `mark_delete`."""
+        start = max(start, self.mark_delete)
+        return self._count(start, end) if self._ahead and start < end else 0
+
+    def acked_end(self) -> int:
+        """Where the last offset ends that is acknowledged."""
+        if not self._ahead:
+            return self.mark_delete
+        last = max(self._chunks)
+        return (last << CHUNK_BITS) + int(self._chunks[last].max()) + 1
+
     def all_acked(self, start: int, end: int) -> bool:
         """Whether nothing from `start` up to `end` is left to acknowledge."""
         return self.next_unacked(start) >= end

@@ -15,7 +15,8 @@ How and when they are written is `Flushing`'s.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -30,6 +31,8 @@ from anabranch.subscriptions.durable import (
     SubscriptionGone,
 )
 from anabranch.subscriptions.flushing import Flushing
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Positions:
@@ -47,6 +50,7 @@ class Positions:
         self._open: dict[tuple[str, int], dict[str, DurableCursor]] = {}
         self._making = Turns()
         self._attached: Counter[tuple[str, str]] = Counter()  # subscription and topic, over partitions
+        self._names: Counter[str] = Counter()  # subscriptions, over all partitions that are open
 
     # --- finding and making
 
@@ -67,6 +71,7 @@ class Positions:
     def _opened(self, cursor: DurableCursor) -> None:
         cursor.fit(*self._bounds(cursor.name.topic, cursor.name.partition))
         self._open.setdefault(cursor.name[1:], {})[cursor.name.subscription] = cursor
+        self._names[cursor.name.subscription] += 1
 
     async def create(self, name: CursorName, document: SubscriptionDocument, offset: int) -> DurableCursor:
         """A subscription that starts at `offset`, or where a Kafka group of its name has got to.
@@ -142,9 +147,13 @@ class Positions:
             self._let_go(cursor, min(1, cursor.attachments))
 
     async def close(self, cursor: DurableCursor) -> None:
-        """The topic is unloaded: keep what is not kept yet, and let go."""
+        """The topic is unloaded: keep what is not kept yet, and let go.
+
+        A position that Kafka's clients have moved since the last consumer went is theirs to keep.
+        """
         try:
-            await self._flushing.save(cursor)
+            if cursor.attachments or cursor.is_own:
+                await self._flushing.save(cursor)
         finally:
             self._forget(cursor)
 
@@ -156,6 +165,7 @@ class Positions:
         """Its subscriptions are no more; the store forgets them by itself."""
         for place in [place for place in self._open if place[0] == topic]:
             for cursor in self._open.pop(place).values():
+                _less(self._names, cursor.name.subscription, 1)
                 cursor.is_deleted = True
                 self._let_go(cursor, cursor.attachments)
                 self._flushing.forget(cursor)
@@ -165,6 +175,16 @@ class Positions:
     def is_attached(self, subscription: str, topic: str) -> bool:
         """Whether consumers of the subscription are attached to some partition of `topic`."""
         return (subscription, topic) in self._attached
+
+    def is_open(self, subscription: str) -> bool:
+        """Whether a topic is open that has such a subscription."""
+        return subscription in self._names
+
+    def moved(self, name: CursorName, position: int) -> None:
+        """The committed offset is now at `position`, where a Kafka client has put it."""
+        cursor = self.find(name)
+        if cursor is not None and not cursor.attachments and position != cursor.saved:
+            cursor.sighted(position, *self._bounds(name.topic, name.partition))
 
     def find(self, name: CursorName) -> DurableCursor | None:
         """The cursor, if its topic is open."""
@@ -176,12 +196,16 @@ class Positions:
         cursors = self._open.get(cursor.name[1:], {})
         if cursors.get(cursor.name.subscription) is cursor:
             del cursors[cursor.name.subscription]
+            _less(self._names, cursor.name.subscription, 1)
             if not cursors:
                 del self._open[cursor.name[1:]]
 
     def _let_go(self, cursor: DurableCursor, attachments: int) -> None:
         cursor.attachments -= attachments
-        key = cursor.name[:2]
-        self._attached[key] -= attachments
-        if self._attached[key] <= 0:
-            del self._attached[key]
+        _less(self._attached, cursor.name[:2], attachments)
+
+
+def _less(counts: "Counter[_Key]", key: _Key, by: int) -> None:
+    counts[key] -= by
+    if counts[key] <= 0:
+        del counts[key]

@@ -1,12 +1,15 @@
 """What Kafka's consumers are given where Pulsar producers write, too."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anabranch.base.network import FileRange
+from anabranch.base.seldom import Seldom
+from anabranch.partition import translations
 from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
@@ -76,8 +79,9 @@ async def test_a_batch_is_translated_once(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_translated_is_passed_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(translations, "_passed_over", Seldom(logging.getLogger("test"), 0.0))
     hosted = Hosted(tmp_path)
     hosted.topic("t")
     partition = hosted.host.partition("t", 0)
@@ -149,9 +153,7 @@ async def test_chunks_are_one_record_at_the_last_ones_offset(tmp_path: Path) -> 
     assert await values(partition, 4) == {4: b"abcdefghi"}  # wherever the reader begins
 
 
-async def test_chunks_that_are_not_all_there_are_no_message(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_chunks_that_are_not_all_there_are_no_message(tmp_path: Path) -> None:
     hosted = Hosted(tmp_path)
     hosted.topic("t")
     partition = hosted.host.partition("t", 0)

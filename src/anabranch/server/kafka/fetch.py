@@ -21,15 +21,16 @@ from functools import partial
 from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
-from anabranch.base.network import Chunk
+from anabranch.base.network import Chunk, FileRange
 from anabranch.base.waiters import Waiter
 from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
+from anabranch.server.handover_records import passed, unacked_part
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, Told, Waiting, api
-from anabranch.server.services import Services
+from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
 
 _OPENED_A_TURN = 16  # half a millisecond each, if they are new
@@ -47,8 +48,7 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
         return write_fetched(ctx.version, code_of(error), NO_SESSION, ())
     max_bytes = min(request.max_bytes, services.config.current.fetch.max_bytes, _MOST_BYTES)
     work = Fetch(
-        ctx.version,
-        services,
+        ctx,
         session,
         wanted,
         whole=whole,
@@ -73,6 +73,7 @@ class Fetch:
     """One fetch request, looked at once or several times."""
 
     __slots__ = (
+        "_ctx",
         "_deadline",
         "_failed",
         "_found",
@@ -88,7 +89,6 @@ class Fetch:
         "_size",
         "_told",
         "_translating",
-        "_version",
         "_wanted",
         "_watched",
         "_whole",
@@ -97,8 +97,7 @@ class Fetch:
 
     def __init__(
         self,
-        version: int,
-        services: Services,
+        ctx: RequestContext,
         session: FetchSession | None,
         wanted: list[Wanted],
         *,
@@ -107,8 +106,8 @@ class Fetch:
         max_bytes: int,
         isolation: Isolation,
     ) -> None:
-        self._version = version
-        self._services = services
+        self._ctx = ctx
+        self._services = ctx.services
         self._session = session
         self._wanted = wanted
         self._whole = whole
@@ -196,19 +195,23 @@ class Fetch:
             diverging = self._divergence(partition, wanted)
             if diverging is not None:
                 return Fetched(wanted.index, 0, partition.high_watermark, -1, -1, None, None, diverging)
+        offset = wanted.fetch_offset
+        ahead: Cursor | None = None
+        if not self._services.handovers.are_none:
+            ahead = self._services.handovers.ahead_of(self._ctx.peer, self._ctx.client_id, partition, offset)
+            offset = offset if ahead is None else ahead.next_unacked(offset)
         records = partition.read(
-            wanted.fetch_offset,
+            offset,
             min(wanted.max_bytes, max(left, 0)),
             self._isolation,
             whole_first=left == self._max_bytes,
         )
-        aborted = partition.aborted(wanted.fetch_offset, self._isolation, records)
+        aborted = partition.aborted(offset, self._isolation, records)
         given: Chunk | None = records
-        if records is not None and partition.log.has_entries:
-            part = kafka_part(partition, records)
-            if isinstance(part, asyncio.Future):
-                self._translating.append((i, part))
-            given = None if isinstance(part, asyncio.Future) else part
+        if records is not None and (partition.log.has_entries or ahead is not None):
+            given = self._prepared(partition, i, records, ahead)
+        elif offset > wanted.fetch_offset:
+            given = passed(wanted.fetch_offset, offset, partition.leader_epoch)
         return Fetched(
             wanted.index,
             0,
@@ -218,6 +221,20 @@ class Fetch:
             None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted],
             given,
         )
+
+    def _prepared(
+        self, partition: Partition, i: int, records: FileRange, ahead: Cursor | None
+    ) -> Chunk | None:
+        """In Kafka's form, without what is acknowledged `ahead`; None if that has to be made first."""
+        part: FileRange | bytes | asyncio.Future[None] = records
+        if partition.log.has_entries:
+            part = kafka_part(partition, records)
+        if ahead is not None and not isinstance(part, asyncio.Future):
+            part = unacked_part(partition, part, ahead)
+        if isinstance(part, asyncio.Future):
+            self._translating.append((i, part))
+            return None
+        return part
 
     def _divergence(self, partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
         """Where the reader's history left ours, None if it did not."""
@@ -233,9 +250,9 @@ class Fetch:
     def answer(self) -> list[Chunk]:
         session = self._session
         if session is None:
-            return write_fetched(self._version, 0, NO_SESSION, self._by_topic(range(len(self._found))))
+            return write_fetched(self._ctx.version, 0, NO_SESSION, self._by_topic(range(len(self._found))))
         told = [i for i in range(len(self._found)) if self._has_news(i) or self._whole]
-        chunks = write_fetched(self._version, 0, session.session_id, self._by_topic(told))
+        chunks = write_fetched(self._ctx.version, 0, session.session_id, self._by_topic(told))
         for i in told:
             if self._found[i].records is not None:
                 session.gave_records(self._wanted[i])

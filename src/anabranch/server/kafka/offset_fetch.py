@@ -11,6 +11,7 @@
 A group, a topic or a partition that is not there has committed nothing: -1, and no error.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
@@ -49,6 +50,7 @@ async def _group(asked: Any, require_stable: bool, ctx: RequestContext) -> Answe
         return _failed(asked, code_of(error), ctx.version)
     if answer["error_code"]:
         return _failed(asked, answer["error_code"], ctx.version)
+    _note(asked.group_id, answer["topics"], ctx)
     if asked.topics is None:
         answer["topics"] = _with_ids(image, answer["topics"], ctx.version)
     elif ctx.version < FIRST_BY_ID:
@@ -56,6 +58,17 @@ async def _group(asked: Any, require_stable: bool, ctx: RequestContext) -> Answe
             topic["name"] = said.name
     answer["topics"].extend(_nothing(topic, ErrorCode.unknown_topic_id) for topic in unknown)
     return answer
+
+
+def _note(group_id: str, topics: list[Answer], ctx: RequestContext) -> None:
+    """Who asks may be about to read from there."""
+    handovers = ctx.services.handovers
+    for topic in topics:
+        for part in topic["partitions"]:
+            if part["committed_offset"] >= 0:
+                with suppress(AnabranchError, OSError):
+                    place = topic["name"], part["partition_index"]
+                    handovers.asked(ctx.peer, ctx.client_id, group_id, place, part["committed_offset"])
 
 
 def _topics(

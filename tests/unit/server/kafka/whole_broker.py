@@ -36,6 +36,7 @@ from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.kafka.registry import RequestContext, load_apis
 from anabranch.server.peer import Peer
 from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.handover import Handovers
 from anabranch.server.services import Services
 from anabranch.server.telemetry import Telemetry
 from anabranch.wire.kafka.decoder import decode
@@ -150,7 +151,19 @@ async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]
         cluster, host, clock, lambda: dynamic.current.transactions, producer_ids.next, groups
     )
     services = Services(
-        clock, dynamic, cluster, host, producer_ids, telemetry, sessions, groups, transactions
+        clock,
+        dynamic,
+        cluster,
+        host,
+        producer_ids,
+        telemetry,
+        sessions,
+        groups,
+        sharing,
+        shares,
+        share_sessions,
+        transactions,
+        Handovers(lambda group_id, topic, index: None, host.partition, clock),
     )
     try:
         yield WholeBroker(services, clock)
