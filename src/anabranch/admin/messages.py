@@ -12,13 +12,13 @@ from typing import Any
 from anabranch.admin.call import Call, Message
 from anabranch.admin.errors import Refused
 from anabranch.admin.parts import one_part
-from anabranch.admin.payloads import payload_of, uncompressed
 from anabranch.admin.routes import get
 from anabranch.admin.subscriptions import ONE
 from anabranch.admin.topics import TOPIC, MessageId
 from anabranch.base.errors import NotFound
 from anabranch.partition.entries import Entries, EntryReader
 from anabranch.records.entries import Entry, read_metadata
+from anabranch.records.entry_payloads import payload_of, uncompressed
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.topics.topic import Topic
 

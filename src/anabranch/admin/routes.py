@@ -33,10 +33,23 @@ _PARTS = (
     "topics",
     "topic_policies",
     "topic_stats",
+    "compaction",
     "subscriptions",
     "messages",
     "schemas",
+    "transactions",
+    "registry_subjects",
+    "registry_schemas",
+    "registry_settings",
 )
+
+
+class Manner(NamedTuple):
+    """How requests of a kind are answered, where that is not Pulsar's way."""
+
+    media: str
+    refusal: Callable[[BaseException], tuple[int, object]]
+    """The status and the JSON that tell of an error."""
 
 
 class Route(NamedTuple):
@@ -48,6 +61,7 @@ class Route(NamedTuple):
     answer: Any = None
     """The type of what it answers; None if that is nothing, or no JSON."""
     query: tuple[str, ...] = ()
+    manner: Manner | None = None
 
     @property
     def summary(self) -> str:
@@ -62,12 +76,18 @@ _table: list[Route] = []
 
 
 def route(
-    method: str, path: str, *, body: Any = None, answer: Any = None, query: tuple[str, ...] = ()
+    method: str,
+    path: str,
+    *,
+    body: Any = None,
+    answer: Any = None,
+    query: tuple[str, ...] = (),
+    manner: Manner | None = None,
 ) -> Callable[[Handler], Handler]:
     """Enter a handler into the table."""
 
     def enter(handler: Handler) -> Handler:
-        _table.append(Route(method, path, handler, body, answer, query))
+        _table.append(Route(method, path, handler, body, answer, query, manner))
         return handler
 
     return enter

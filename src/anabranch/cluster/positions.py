@@ -253,7 +253,8 @@ def positions(
 
     def bounds(topic: str, index: int) -> tuple[int, int]:
         partition = host.partition(topic, index)
-        return partition.log_start, partition.log_end
+        # A compacted view has what retention took from the log, and a cursor may stand there.
+        return 0 if partition.log.view is not None else partition.log_start, partition.log_end
 
     def image_changed(old: ClusterImage, new: ClusterImage) -> None:
         for topic in _deleted(old, new):

@@ -1,8 +1,9 @@
 """The broker's side of compaction: a worker process does the work, its results are put in place here.
 
-    make_job    what a log's files are to become, from its plan and its configuration
-    run_worker  the process, as a stream of messages; leaving the stream kills it
-    Cleaner     carries a job through: each replacement goes into the log as it is reported
+    make_job      what a log's files are to become, from its plan and its configuration
+    make_view_job what a compacted view is made from
+    run_worker    the process, as a stream of messages; leaving the stream kills it
+    Cleaner       carries a job through: each replacement goes into the log as it is reported
 
 The log lives on meanwhile.  If segments that a replacement was made from are gone by the time it is
 ready (retention took them), it is thrown away; the others still count.
@@ -22,8 +23,10 @@ import anabranch
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Unavailable
 from anabranch.log import compaction_swap
+from anabranch.log.compacted import CompactedLog
 from anabranch.log.compaction import Job, Summary
 from anabranch.log.compaction_plan import Plan
+from anabranch.log.compaction_view import VIEW, ViewJob
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
@@ -58,7 +61,39 @@ def make_job(opened: LocalLog, plan: Plan, cleaner: CleanerConfig, now_ms: int) 
     )
 
 
-async def run_worker(job: Job) -> AsyncGenerator[Message, None]:
+def make_view_job(
+    opened: LocalLog,
+    view: CompactedLog | None,
+    target: Path,
+    end: int,
+    cleaner: CleanerConfig,
+    *,
+    keeps_keyless: bool,
+) -> ViewJob:
+    """The job that makes a view of a log up to `end` in the folder `target`, from the one there is."""
+    config = opened.config
+    start = opened.log_start if view is None else max(view.horizon, opened.log_start)
+    dirty = [segment for segment in opened.segments if segment.end_offset > start]
+    return ViewJob(
+        folder=str(opened.folder),
+        bases=[segment.base_offset for segment in dirty if segment.base_offset < end],
+        later_bases=[segment.base_offset for segment in dirty if segment.base_offset >= end],
+        view="" if view is None else str(view.folder),
+        view_bases=[] if view is None else view.bases,
+        target=str(target),
+        first_dirty=start,
+        end=end,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        unpacked_limit_bytes=unpacked_limit(config),
+        dedupe_bytes=cleaner.dedupe_buffer_bytes // cleaner.threads,
+        io_bytes_per_second=cleaner.io_max_bytes_per_second / cleaner.threads,
+        keeps_keyless=keeps_keyless,
+    )
+
+
+async def run_worker(job: Job | ViewJob) -> AsyncGenerator[Message, None]:
     """What the worker says, line by line.  Unavailable if it ends without a last word."""
     import json  # most brokers never compact anything
 
@@ -67,6 +102,7 @@ async def run_worker(job: Job) -> AsyncGenerator[Message, None]:
         sys.executable,
         "-m",
         "anabranch.log.compaction_worker",
+        *([VIEW] if isinstance(job, ViewJob) else []),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

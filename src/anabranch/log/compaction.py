@@ -1,6 +1,6 @@
 """Compaction of one log, over its files: the last record of every key stays, at the offset it has.
 
-    1. read what is dirty, and note the last offset of every key         (compaction_keys)
+    1. read what is dirty, and note the last offset of every key         (compaction_walk, compaction_keys)
     2. copy every segment below the end, without what is superseded      (compaction_filter)
        into files that end in `.cleaned`, several small ones into one    (compaction_plan)
 
@@ -13,23 +13,23 @@ When the table of keys is full, the log is cleaned up to there and the rest is l
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.base.disk import Buffer, Disk
-from anabranch.base.errors import Corrupt, NotFound, TooLarge
+from anabranch.base.errors import NotFound, TooLarge
 from anabranch.log import compaction_swap, transactions
 from anabranch.log.compaction_fates import Fates
-from anabranch.log.compaction_filter import UNREADABLE, BatchFilter, LastWrite, Rules, check, marker_of
+from anabranch.log.compaction_filter import BatchFilter, LastWrite, Rules
 from anabranch.log.compaction_keys import LastOffsets
 from anabranch.log.compaction_plan import Sizes, group
+from anabranch.log.compaction_walk import KeyWalk, Tally, batches, note_keys
 from anabranch.log.config import LogConfig
 from anabranch.log.paths import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_file
 from anabranch.log.segment import Segment
 from anabranch.log.transactions import AbortedTransaction
-from anabranch.records.batch import PULSAR_ENTRY, BatchHeader, read_header
-from anabranch.records.record import iter_spans, payload_of
+from anabranch.records.batch import read_header
 
 log = logging.getLogger(__name__)
 
@@ -69,23 +69,6 @@ class Summary(NamedTuple):
     unreadable: int
 
 
-class _Tally:
-    """Counts bytes, and has them paced."""
-
-    def __init__(self, spend: Callable[[int], None]) -> None:
-        self._spend = spend
-        self.read_bytes = 0
-        self.written_bytes = 0
-
-    def read(self, size: int) -> None:
-        self.read_bytes += size
-        self._spend(size)
-
-    def wrote(self, size: int) -> None:
-        self.written_bytes += size
-        self._spend(size)
-
-
 def compact(
     disk: Disk, job: Job, spend: Callable[[int], None], finished: Callable[[list[int]], None]
 ) -> Summary:
@@ -94,7 +77,7 @@ def compact(
     config = LogConfig(
         segment_index_bytes=job.segment_index_bytes, index_interval_bytes=job.index_interval_bytes
     )
-    tally = _Tally(spend)
+    tally = Tally(spend)
     for base in job.bases:
         if not disk.exists(segment_file(folder, base, LOG)):
             raise NotFound(f"the segment {base} of {folder} is gone")
@@ -134,58 +117,24 @@ def compact(
 
 
 def _read_keys(
-    segments: list[Segment], aborted: Iterable[AbortedTransaction], job: Job, tally: _Tally
+    segments: list[Segment], aborted: Iterable[AbortedTransaction], job: Job, tally: Tally
 ) -> tuple[LastOffsets, int]:
     """The last offset of every key from the first dirty record on, and the offset up to which it holds."""
     keys = LastOffsets(job.dedupe_bytes, job.end - job.first_dirty)
-    fates = Fates(aborted, job.first_dirty)
+    walk = KeyWalk(job.first_dirty, Fates(aborted, job.first_dirty), job.unpacked_limit_bytes)
     for segment in segments:
         if segment.end_offset <= job.first_dirty:
             continue
         first = segment.find(job.first_dirty)
-        for header, batch in _batches(segment, first.position if first else segment.size, tally):
-            try:
-                for key, offset in _keys_of(header, batch, fates, job.unpacked_limit_bytes):
-                    if offset < job.first_dirty:
-                        continue
-                    if keys.is_full and keys.get(key) < 0:
-                        return keys, offset
-                    keys.put(key, offset)
-            except UNREADABLE:
-                continue  # counted when it is copied
+        for header, batch in batches(segment, first.position if first else segment.size, tally):
+            full_at = note_keys(keys, header, batch, walk)
+            if full_at is not None:
+                return keys, full_at
     return keys, job.end
 
 
-def _keys_of(
-    header: BatchHeader, batch: Buffer, fates: Fates, limit_bytes: int
-) -> Iterator[tuple[bytes, int]]:
-    """The keys in a batch that supersede earlier ones, with their offsets."""
-    if header.attributes & PULSAR_ENTRY:
-        return
-    if header.is_control:
-        check(header, batch)
-        fates.is_spent(header, marker_of(header, batch))
-        return
-    superseded = fates.is_aborted(header)
-    check(header, batch)
-    if not superseded and header.count:
-        # The whole batch first: one that turns out to be unreadable halfway stays, and supersedes nothing.
-        spans = list(iter_spans(header, payload_of(header, batch, limit_bytes)))
-        yield from ((span.key, span.offset) for span in spans if span.key is not None)
-
-
-def _batches(segment: Segment, position: int, tally: _Tally) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch of a sealed segment.  Corrupt if it does not end where a batch does."""
-    for place, batch in segment.whole_batches(position):
-        tally.read(len(batch))
-        yield place.header, batch
-        position = place.position + len(batch)
-    if position != segment.size:
-        raise Corrupt(f"{segment.file.path} has no batch at {position}")
-
-
 def _rewrite(
-    disk: Disk, old: list[Segment], config: LogConfig, batch_filter: BatchFilter, fates: Fates, tally: _Tally
+    disk: Disk, old: list[Segment], config: LogConfig, batch_filter: BatchFilter, fates: Fates, tally: Tally
 ) -> bool:
     """Write what is left of `old` as one `.cleaned` segment.  False if there is nothing to gain by it."""
     folder, base = old[0].folder, old[0].base_offset
@@ -195,7 +144,7 @@ def _rewrite(
     new.file.fileno()  # it is there even if nothing is left
     unchanged = len(old) == 1
     for segment in old:
-        for header, batch in _batches(segment, 0, tally):
+        for header, batch in batches(segment, 0, tally):
             rest = batch_filter.rest_of(header, batch)
             unchanged = unchanged and rest is batch
             if rest is not None:
@@ -214,7 +163,7 @@ def _rewrite(
     return True
 
 
-def _append(new: Segment, batch: Buffer, tally: _Tally) -> None:
+def _append(new: Segment, batch: Buffer, tally: Tally) -> None:
     header = read_header(batch)
     if new.size + len(batch) > _LARGEST_FILE:
         raise TooLarge(f"{new.file.path} would grow beyond {_LARGEST_FILE} bytes")

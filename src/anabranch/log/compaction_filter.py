@@ -15,15 +15,20 @@ is first kept: `delete.retention.ms` from then, in the batch's header in place o
 Whoever begins to read at offset 0 and is done before that sees every deletion.
 
 Beyond `end` nothing is known of the keys and every record stays.  A batch that cannot be read stays as
-it is, and so does a Pulsar entry.  One whose checksum is wrong is never written anew, which would make
-it look right.
+it is.  One whose checksum is wrong is never written anew, which would make it look right.
+
+The messages of a Pulsar entry are records like others (`compaction_entries`); one that has to be there though
+nothing is left of it is an empty batch of Kafka's.
+
+In a compacted view (`compaction_view`) deletions go at once, and records without a key may stay.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import Corrupt, TooLarge, UnsupportedForFormat
+from anabranch.log.compaction_entries import Member, OpenEntry
 from anabranch.log.compaction_fates import Fates
 from anabranch.log.compaction_keys import LastOffsets
 from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader, crc_of
@@ -33,6 +38,8 @@ from anabranch.records.record import Span, iter_records, iter_spans, payload_of
 
 UNREADABLE = (Corrupt, TooLarge, UnsupportedForFormat)
 """What reading a batch may raise; it stays as it is then."""
+
+Record = TypeVar("Record", Span, Member)
 
 _LATEST_HORIZON = (1 << 62) - 1  # where base timestamps end
 
@@ -53,22 +60,23 @@ class Rules(NamedTuple):
     """The first offset that is not cleaned; the batch before it stays in any case."""
     producers: Mapping[int, LastWrite]
     unpacked_limit_bytes: int
+    drops_deletions: bool = False
+    keeps_keyless: bool = False
 
 
 class BatchFilter:
-    __slots__ = ("_fates", "_keys", "_rules", "keyless", "unreadable")
+    __slots__ = ("_fates", "_keys", "_rules", "keyless", "removed", "unreadable")
 
     def __init__(self, keys: LastOffsets, fates: Fates, rules: Rules) -> None:
         self._keys = keys
         self._fates = fates
         self._rules = rules
         self.keyless = 0
+        self.removed = 0
         self.unreadable = 0
 
     def rest_of(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """What is left of `batch`: itself, a smaller one, or None."""
-        if header.attributes & PULSAR_ENTRY:
-            return batch
         try:
             if header.is_control:
                 check(header, batch)
@@ -96,34 +104,54 @@ class BatchFilter:
         rules = self._rules
         if header.base_offset >= rules.end:
             return batch
+        if header.attributes & PULSAR_ENTRY:
+            entry = OpenEntry(header, batch, rules.unpacked_limit_bytes)
+            return self._rest_of_records(header, batch, entry.members, entry.retain)
         payload = payload_of(header, batch, rules.unpacked_limit_bytes)
-        horizon = header.delete_horizon_ms
-        tombstones_stay = horizon is None or rules.now_ms < horizon
         spans = list(iter_spans(header, payload))
-        kept = [span for span in spans if self._stays(span, tombstones_stay)]
+        return self._rest_of_records(
+            header, batch, spans, lambda kept, horizon_ms: retain(header, payload, kept, horizon_ms)
+        )
+
+    def _rest_of_records(
+        self,
+        header: BatchHeader,
+        batch: Buffer,
+        records: Sequence[Record],
+        retained: Callable[[list[Record], int | None], Buffer],
+    ) -> Buffer | None:
+        rules, horizon = self._rules, header.delete_horizon_ms
+        tombstones_stay = not rules.drops_deletions and (horizon is None or rules.now_ms < horizon)
+        kept = [record for record in records if self._stays(record, tombstones_stay)]
+        self.removed += len(records) - len(kept)
         if not kept:
             return self._emptied(header, batch)
         # A tombstone beyond `end` has not done its work yet, so a batch that reaches there waits.
         needs_horizon = (
-            horizon is None and header.last_offset < rules.end and not all(span.has_value for span in kept)
+            horizon is None
+            and not rules.drops_deletions
+            and header.last_offset < rules.end
+            and not all(record.has_value for record in kept)
         )
         if needs_horizon:
-            return retain(header, payload, kept, self._new_horizon())
-        return batch if len(kept) == len(spans) else retain(header, payload, kept)
+            return retained(kept, self._new_horizon())
+        return batch if len(kept) == len(records) else retained(kept, None)
 
-    def _stays(self, span: Span, tombstones_stay: bool) -> bool:
-        if span.offset >= self._rules.end:
+    def _stays(self, record: Span | Member, tombstones_stay: bool) -> bool:
+        if record.offset >= self._rules.end:
             return True
-        if span.key is None:
-            self.keyless += 1
-            return False
-        return span.offset >= self._keys.get(span.key) and (span.has_value or tombstones_stay)
+        if record.key is None:
+            self.keyless += not self._rules.keeps_keyless
+            return self._rules.keeps_keyless
+        return record.offset >= self._keys.get(record.key) and (record.has_value or tombstones_stay)
 
     def _emptied(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """`batch` without records if it has to be there all the same, else nothing."""
         if not self._must_stay(header):
             return None
-        return empty_batch(header) if header.count else batch
+        if not header.count:
+            return batch
+        return empty_batch(header._replace(attributes=header.attributes & ~PULSAR_ENTRY))
 
     def _must_stay(self, header: BatchHeader) -> bool:
         if header.last_offset + 1 == self._rules.round_end:

@@ -2,13 +2,15 @@
 
     stdin    one line: the job as JSON.  The pipe stays open; when it closes, the parent is gone
     stdout   {"replaced": [0, 512]}     as soon as a replacement of these segments is durable
-             {"done": {...}}            a `Summary`, the last line
+             {"done": {...}}            a `Summary` or `ViewSummary`, the last line
              {"failed": "..."}          instead of it
     stderr   what went wrong in a way that nobody foresaw
 
-It runs at the lowest priority and no faster than it is told.  It may be killed at any time: it writes
-`.cleaned` files only, which count for nothing until the parent renames them.  It dies with its parent,
-by the kernel's signal where there is one and by its closed stdin everywhere.
+The argument `view` says that the job is a `ViewJob`.
+
+It runs at the lowest priority and no faster than it is told.  It may be killed at any time: what it
+writes (`.cleaned` files, the folder of a view) counts for nothing until the parent says so.  It dies with
+its parent, by the kernel's signal where there is one and by its closed stdin everywhere.
 """
 
 import ctypes
@@ -23,7 +25,8 @@ from typing import Any
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import AnabranchError
-from anabranch.log.compaction import Job, compact
+from anabranch.log.compaction import Job, Summary, compact
+from anabranch.log.compaction_view import VIEW, ViewJob, ViewSummary, write_view
 
 _LOWEST_PRIORITY = 19
 _PR_SET_PDEATHSIG = 1
@@ -56,11 +59,15 @@ class Pace:
 def main() -> int:
     _die_with_parent()
     os.nice(_LOWEST_PRIORITY)
-    job = Job(**json.loads(sys.stdin.buffer.readline()))
+    fields = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    pace = Pace(job.io_bytes_per_second)
+    disk, pace = DirectDisk(_MAX_OPEN), Pace(fields["io_bytes_per_second"])
+    summary: Summary | ViewSummary
     try:
-        summary = compact(DirectDisk(_MAX_OPEN), job, pace.spend, lambda bases: _say({"replaced": bases}))
+        if VIEW in sys.argv[1:]:
+            summary = write_view(disk, ViewJob(**fields), pace.spend)
+        else:
+            summary = compact(disk, Job(**fields), pace.spend, lambda bases: _say({"replaced": bases}))
     except (AnabranchError, OSError) as error:
         _say({"failed": f"{type(error).__name__}: {error}"})
         return 1

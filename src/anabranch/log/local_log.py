@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from itertools import islice, pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from anabranch.base.clock import Clock
@@ -36,6 +36,9 @@ from anabranch.log.transactions import AbortedTransaction
 from anabranch.records.batch import HEADER_SIZE, BatchHeader, place, read_header
 from anabranch.records.control import read_marker
 from anabranch.records.record import iter_records
+
+if TYPE_CHECKING:
+    from anabranch.log.compacted import CompactedLog
 
 _MAX_MARKS = 64
 _marker_of = attrgetter("last_offset")
@@ -71,6 +74,7 @@ class LocalLog:
         "producers",
         "recovery_point",
         "segments",
+        "view",
     )
 
     def __init__(self, disk: Disk, clock: Clock, folder: Path, config: LogConfig, state: LogState) -> None:
@@ -87,6 +91,7 @@ class LocalLog:
         self.epochs = state.epochs
         self.producers = state.producers
         self.has_entries = disk.exists(folder / ENTRIES)  # of Pulsar producers, once there were any
+        self.view: CompactedLog | None = None  # the compacted one, if there is any
         self._marked = 0  # segments that left the log
         self._marks: dict[int, tuple[Segment, int]] = {}
         self._created_ms = clock.now_ms()
@@ -333,6 +338,8 @@ class LocalLog:
             producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
         for segment in self.segments:
             segment.close()
+        if self.view is not None:
+            self.view.close()
 
 
 def _roll_after_ms(folder: Path, base_offset: int, config: LogConfig) -> int:

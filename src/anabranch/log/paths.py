@@ -8,10 +8,11 @@
     leader-epoch-checkpoint               where each leader epoch began
     partition.metadata                    the topic's id
     entries                               empty; there if Pulsar producers wrote to the partition
+    compacted/                            the compacted view that Pulsar's readers may ask for (`compacted`)
 
 A file about to be removed ends in `.N.deleted`, one that compaction is writing in `.cleaned`, one that
-it has finished in `.swap`.  All names and formats but `entries` are Apache Kafka's, whose tools read these
-folders.
+it has finished in `.swap`.  All names and formats but `entries` and `compacted` are Apache Kafka's, whose
+tools read these folders.
 """
 
 from pathlib import Path
@@ -29,6 +30,7 @@ SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 ENTRIES = "entries"
+COMPACTED = "compacted"
 
 
 def segment_file(folder: Path, base_offset: int, suffix: str) -> Path:

@@ -25,6 +25,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Corrupt
 from anabranch.log import compaction_swap, producer_snapshot
+from anabranch.log.compacted import open_view
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
 from anabranch.log.local_log import LocalLog, LogState
@@ -85,6 +86,7 @@ def open_log(
     state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
     opened = LocalLog(disk, clock, folder, config, state)
     _restore_producers(disk, opened, names, first_doubtful)
+    opened.view = open_view(disk, clock, folder, config, end)
     return opened
 
 

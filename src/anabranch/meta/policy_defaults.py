@@ -1,4 +1,4 @@
-"""What holds for topics unless their namespace or they say otherwise, and how often it is looked after.
+"""What holds for topics unless their namespace or they say otherwise.
 
 Names and defaults are Pulsar's, save those of retention: Pulsar drops what every subscription has acked
 at once, unless told otherwise.  Here the same log serves Kafka clients, whose default is a week, so that the
@@ -8,13 +8,14 @@ Pulsar fixes many of these at the start; here all of them may change while a bro
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.base.config import Kind, Option, at_least, one_of, option, same_option, some_of
 from anabranch.meta.policies import SCHEMA_STRATEGIES, SUBSCRIPTION_TYPES, BacklogAction, InactiveMode
 
 _BYTES_IN_GIGABYTE = 1 << 30
 
-_INACTIVE_FREQUENCY = Option(
+INACTIVE_FREQUENCY = Option(
     "brokerDeleteInactiveTopicsFrequencySeconds",
     Kind.INT,
     60,
@@ -24,15 +25,21 @@ _INACTIVE_FREQUENCY = Option(
 )
 
 
+def _flag(name: str, default: bool, doc: str) -> Any:
+    return option(name, Kind.BOOLEAN, default, None, doc, dynamic=True)
+
+
+def _number(name: str, doc: str, default: int = 0) -> Any:
+    """0 or more."""
+    return option(name, Kind.INT, default, at_least(0), doc, dynamic=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDefaults:
-    allow_auto_topic_creation: bool = option(
+    allow_auto_topic_creation: bool = _flag(
         "allowAutoTopicCreation",
-        Kind.BOOLEAN,
         True,
-        None,
         "Whether a Pulsar producer or consumer of a topic that is not there creates it.",
-        dynamic=True,
     )
     allow_auto_topic_creation_type: str = option(
         "allowAutoTopicCreationType",
@@ -50,21 +57,14 @@ class PolicyDefaults:
         "Partitions of a partitioned topic that is created so.",
         dynamic=True,
     )
-    max_num_partitions: int = option(
+    max_num_partitions: int = _number(
         "maxNumPartitionsPerPartitionedTopic",
-        Kind.INT,
-        0,
-        at_least(0),
         "Partitions that a Pulsar topic may have; 0 sets no limit.",
-        dynamic=True,
     )
-    allow_auto_subscription_creation: bool = option(
+    allow_auto_subscription_creation: bool = _flag(
         "allowAutoSubscriptionCreation",
-        Kind.BOOLEAN,
         True,
-        None,
         "Whether a consumer of a subscription that is not there creates it.",
-        dynamic=True,
     )
     schema_compatibility_strategy: str = option(
         "schemaCompatibilityStrategy",
@@ -74,45 +74,28 @@ class PolicyDefaults:
         "How far a new schema may differ from those that a Pulsar topic has.",
         dynamic=True,
     )
-    allow_auto_update_schema: bool = option(
+    allow_auto_update_schema: bool = _flag(
         "isAllowAutoUpdateSchemaEnabled",
-        Kind.BOOLEAN,
         True,
-        None,
         "Whether a producer that brings a new schema adds it to its topic.",
-        dynamic=True,
     )
-    schema_validation_enforced: bool = option(
+    schema_validation_enforced: bool = _flag(
         "isSchemaValidationEnforced",
-        Kind.BOOLEAN,
         False,
-        None,
         "Whether producers without a schema are refused at topics that have one.",
-        dynamic=True,
     )
-    deduplication_enabled: bool = option(
+    deduplication_enabled: bool = _flag(
         "brokerDeduplicationEnabled",
-        Kind.BOOLEAN,
         False,
-        None,
         "Whether what a Pulsar producer sends again, by its name and sequence id, is stored once.",
-        dynamic=True,
     )
-    ttl_s: int = option(
+    ttl_s: int = _number(
         "ttlDurationDefaultInSeconds",
-        Kind.INT,
-        0,
-        at_least(0),
         "Subscriptions skip messages that are older; 0 never.",
-        dynamic=True,
     )
-    subscription_expiration_minutes: int = option(
+    subscription_expiration_minutes: int = _number(
         "subscriptionExpirationTimeMinutes",
-        Kind.INT,
-        0,
-        at_least(0),
         "A subscription without consumers for this long is deleted; 0 never.",
-        dynamic=True,
     )
     retention_time_minutes: int | None = option(
         "defaultRetentionTimeInMinutes",
@@ -164,69 +147,40 @@ class PolicyDefaults:
         "Beyond a backlog quota producers wait, or they fail, or the oldest messages are skipped.",
         dynamic=True,
     )
-    max_producers_per_topic: int = option(
+    max_producers_per_topic: int = _number(
         "maxProducersPerTopic",
-        Kind.INT,
-        0,
-        at_least(0),
         "Producers of a topic; 0 sets no limit.",
-        dynamic=True,
     )
-    max_consumers_per_topic: int = option(
+    max_consumers_per_topic: int = _number(
         "maxConsumersPerTopic",
-        Kind.INT,
-        0,
-        at_least(0),
         "Consumers of a topic; 0 sets no limit.",
-        dynamic=True,
     )
-    max_consumers_per_subscription: int = option(
+    max_consumers_per_subscription: int = _number(
         "maxConsumersPerSubscription",
-        Kind.INT,
-        0,
-        at_least(0),
         "Consumers of a subscription; 0 sets no limit.",
-        dynamic=True,
     )
-    max_subscriptions_per_topic: int = option(
+    max_subscriptions_per_topic: int = _number(
         "maxSubscriptionsPerTopic",
-        Kind.INT,
-        0,
-        at_least(0),
         "Subscriptions of a topic; 0 sets no limit.",
-        dynamic=True,
     )
-    max_topics_per_namespace: int = option(
+    max_topics_per_namespace: int = _number(
         "maxTopicsPerNamespace",
-        Kind.INT,
-        0,
-        at_least(0),
         "Topics, partitions counted, of a namespace; 0 sets no limit.",
-        dynamic=True,
     )
-    max_unacked_per_consumer: int = option(
+    max_unacked_per_consumer: int = _number(
         "maxUnackedMessagesPerConsumer",
-        Kind.INT,
-        50_000,
-        at_least(0),
         "Messages that a consumer may leave without an ack before it gets no more; 0 sets no limit.",
-        dynamic=True,
+        default=50_000,
     )
-    max_unacked_per_subscription: int = option(
+    max_unacked_per_subscription: int = _number(
         "maxUnackedMessagesPerSubscription",
-        Kind.INT,
-        200_000,
-        at_least(0),
         "The same for all consumers of a shared subscription together; 0 sets no limit.",
-        dynamic=True,
+        default=200_000,
     )
-    delayed_delivery_enabled: bool = option(
+    delayed_delivery_enabled: bool = _flag(
         "delayedDeliveryEnabled",
-        Kind.BOOLEAN,
         True,
-        None,
         "Whether a message is kept back until the time its producer asks for.",
-        dynamic=True,
     )
     delayed_delivery_max_ms: int = option(
         "delayedDeliveryMaxDelayInMillis",
@@ -236,15 +190,12 @@ class PolicyDefaults:
         "Longest delay that a producer may ask for; 0 sets no limit.",
         dynamic=True,
     )
-    delete_inactive: bool = option(
+    delete_inactive: bool = _flag(
         "brokerDeleteInactiveTopicsEnabled",
-        Kind.BOOLEAN,
         True,
-        None,
         "Whether topics that Pulsar clients created by using them go when nobody uses them any more.",
-        dynamic=True,
     )
-    delete_inactive_frequency_s: int = same_option(_INACTIVE_FREQUENCY)
+    delete_inactive_frequency_s: int = same_option(INACTIVE_FREQUENCY)
     delete_inactive_mode: InactiveMode = option(  # noqa: RUF009
         "brokerDeleteInactiveTopicsMode",
         Kind.STRING,
@@ -318,13 +269,23 @@ class PolicyDefaults:
         "Kinds of subscription that consumers may ask for.",
         dynamic=True,
     )
-    failover_delay_ms: int = option(
-        "activeConsumerFailoverDelayTimeMillis",
-        Kind.INT,
-        1000,
+    compaction_threshold_bytes: int = option(
+        "brokerServiceCompactionThresholdInBytes",
+        Kind.LONG,
+        0,
         at_least(0),
-        "How long a failover subscription waits for acks under way before another consumer goes on.",
+        "A Pulsar topic is compacted when so much came in since it last was; 0 never by itself.",
         dynamic=True,
+    )
+    compaction_keeps_keyless: bool = _flag(
+        "topicCompactionRetainNullKey",
+        False,
+        "Whether messages without a key stay when a Pulsar topic is compacted.",
+    )
+    failover_delay_ms: int = _number(
+        "activeConsumerFailoverDelayTimeMillis",
+        "How long a failover subscription waits for acks under way before another consumer goes on.",
+        default=1000,
     )
     max_message_bytes: int = option(
         "maxMessageSize",
@@ -340,66 +301,3 @@ class PolicyDefaults:
         if self.backlog_limit_bytes > 0 or self.backlog_limit_gb <= 0:
             return self.backlog_limit_bytes
         return int(self.backlog_limit_gb * _BYTES_IN_GIGABYTE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyUpkeep:
-    """How often topics are looked at to keep them to their rules."""
-
-    backlog_check_interval_s: int = option(
-        "backlogQuotaCheckIntervalInSeconds",
-        Kind.INT,
-        60,
-        at_least(1),
-        "How often backlogs are compared with their quotas.",
-        dynamic=True,
-    )
-    inactive_check_interval_s: int = same_option(_INACTIVE_FREQUENCY)
-    expiry_check_interval_minutes: int = option(
-        "messageExpiryCheckIntervalInMinutes",
-        Kind.INT,
-        5,
-        at_least(1),
-        "How often subscriptions skip the messages whose time to live is over.",
-        dynamic=True,
-    )
-    subscription_check_interval_minutes: int = option(
-        "subscriptionExpiryCheckIntervalInMinutes",
-        Kind.INT,
-        5,
-        at_least(1),
-        "How often subscriptions that nobody has used for long are deleted.",
-        dynamic=True,
-    )
-    deduplication_entries_interval: int = option(
-        "brokerDeduplicationEntriesInterval",
-        Kind.INT,
-        1000,
-        at_least(1),
-        "After how many messages of a topic it is written down what its producers have sent.",
-        dynamic=True,
-    )
-    deduplication_snapshot_interval_s: int = option(
-        "brokerDeduplicationSnapshotIntervalSeconds",
-        Kind.INT,
-        120,
-        at_least(1),
-        "How often that is written down if fewer messages came.",
-        dynamic=True,
-    )
-    deduplication_max_producers: int = option(
-        "brokerDeduplicationMaxNumberOfProducers",
-        Kind.INT,
-        10_000,
-        at_least(1),
-        "Producers of a topic whose last sequence ids are remembered.",
-        dynamic=True,
-    )
-    deduplication_inactivity_minutes: int = option(
-        "brokerDeduplicationProducerInactivityTimeoutMinutes",
-        Kind.INT,
-        360,
-        at_least(1),
-        "A producer that was away for this long is forgotten by deduplication.",
-        dynamic=True,
-    )

@@ -88,6 +88,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     auto_create_subscriptions: bool
     encryption_required: bool
     failover_delay_ms: int
+    compaction_threshold_bytes: int | None
+    compaction_keeps_keyless: bool
 
 
 def rules_of(
@@ -147,6 +149,10 @@ def rules_of(
         auto_create_subscriptions=_auto_create_subscriptions(defaults, namespace),
         encryption_required=namespace.encryption_required,
         failover_delay_ms=defaults.failover_delay_ms,
+        compaction_threshold_bytes=_limit(
+            topic.compaction_threshold, namespace.compaction_threshold, defaults.compaction_threshold_bytes
+        ),
+        compaction_keeps_keyless=defaults.compaction_keeps_keyless,
     )
 
 

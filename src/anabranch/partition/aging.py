@@ -7,7 +7,8 @@ last one and at those that are due, and at no others, be there ten or ten thousa
 Logs that nobody has opened age too.  After the start, and when their topic's configuration changes,
 they are glanced at from outside (`log/glance.py`); one from which something is to go is opened.
 
-What a durable subscription has still to read is held (`hold`), and looked at every round while it is.
+What a durable subscription has still to read is held (`hold`), and looked at every round while it is; so is
+what a compacted view has not taken up yet, or it would have what is superseded there as the last of a key.
 
 A log that fails is tried again later, and later each time; the others do not wait for it.  On a full
 disk that is what frees room at all: a log that would have to roll first cannot be trimmed then.
@@ -121,7 +122,10 @@ class Aging:
             high_watermark=partition.high_watermark,
             now_ms=self._clock.now_ms(),
             modified_ms=lambda i: self._disk.modified_ms(segments[i].file.path),
-            hold=None if topic is None else self.hold(topic.name.kafka, partition.index),
+            hold=_first(
+                None if topic is None else self.hold(topic.name.kafka, partition.index),
+                None if opened.view is None else opened.view.horizon,
+            ),
         )
         if verdict.next_ms is None:
             self._due.cancel(partition)
@@ -212,6 +216,10 @@ class Aging:
         topic, index = place
         served = self._host.topic_by_id(topic.topic_id) is topic
         return self._host.partition_of(topic, index) if served else None
+
+
+def _first(*offsets: int | None) -> int | None:
+    return min((offset for offset in offsets if offset is not None), default=None)
 
 
 def _glance_at_all(

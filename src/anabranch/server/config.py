@@ -32,7 +32,8 @@ from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.log.config import BROKER_OPTIONS as LOG_OPTIONS
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
-from anabranch.meta.policy_defaults import PolicyDefaults, PolicyUpkeep
+from anabranch.meta.policy_defaults import PolicyDefaults
+from anabranch.meta.policy_upkeep import PolicyUpkeep
 from anabranch.server.config_pulsar import PulsarConfig
 from anabranch.server.config_sections import (
     FetchConfig,

@@ -52,6 +52,7 @@ class Consumer:
         "permits",
         "priority",
         "properties",
+        "reads_compacted",
         "unacked",
     )
 
@@ -67,6 +68,7 @@ class Consumer:
         address: str = "",
         client_version: str = "",
         connected_since_ms: int = 0,
+        reads_compacted: bool = False,
     ) -> None:
         self.id = id
         self.name = name
@@ -77,6 +79,7 @@ class Consumer:
         self.address = address
         self.client_version = client_version
         self.connected_since_ms = connected_since_ms
+        self.reads_compacted = reads_compacted  # it wants the last message of every key only
         self.permits = 0
         self.unacked = 0
         self.is_attached = False

@@ -1,6 +1,7 @@
 """What a subscription stands on: the log it reads, time, and the rates that bound it.
 
 EntrySource      partition/entries.EntryReader: entries from an offset on, and a call when there are more
+CompactedSource  topics/compacted_entries: the last message of every key
 Timers           an asyncio event loop, or what a test puts in its place
 DispatchLimit    a token bucket; several may apply to one subscription (its own, its topic's)
 """
@@ -54,10 +55,19 @@ class DispatchLimit(Protocol):
         """How long until something may be delivered again."""
 
 
+class CompactedSource(EntrySource, Protocol):
+    """The same log for who wants the last message of every key only."""
+
+    def begin(self) -> None:
+        """Somebody begins to read, or nobody reads any more."""
+
+
 class Surroundings(NamedTuple):
     source: EntrySource
     clock: Clock
     timers: Timers
+    compacted: CompactedSource | None = None
+    """None: there is no such, and nobody can ask for it."""
 
 
 Pending = asyncio.Future[None]

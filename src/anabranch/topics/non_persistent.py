@@ -123,6 +123,8 @@ class NonPersistentTopic:
             raise self._refuse
         kind = SubscriptionKind(wanted.kind)
         rules = self.rules
+        if consumer.reads_compacted:
+            raise NotAllowed("readCompacted only valid on persistent topics")
         if KIND_NAMES[kind] not in rules.subscription_types:
             raise NotAllowed(f"Topic[{self.full_name}] doesn't support {KIND_NAMES[kind]} sub type!")
         attached = sum([len(each.consumers) for each in self.subscriptions.values()])
@@ -186,10 +188,10 @@ class NonPersistentTopic:
     def mark_delete_position(self, subscription: LiveSubscription) -> tuple[int, int]:
         return -1, -1
 
-    async def offset_for_time(self, timestamp_ms: int) -> int:
+    async def offset_for_time(self, timestamp_ms: int, *, compacted: bool = False) -> int:
         return 0
 
-    def last_message(self) -> tuple[int, int, int]:
+    def last_message(self, *, compacted: bool = False) -> tuple[int, int, int]:
         return -1, -1, -1
 
     # --- rules and the end

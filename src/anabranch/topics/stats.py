@@ -98,6 +98,13 @@ class SubscriptionStats(msgspec.Struct, kw_only=True, rename="camel"):
     replicated: bool = False
 
 
+class CompactionStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    last_compaction_removed_event_count: int = 0
+    last_compaction_succeed_timestamp: int = 0
+    last_compaction_failed_timestamp: int = 0
+    last_compaction_duration_time_in_mills: int = 0
+
+
 class TopicStats(msgspec.Struct, kw_only=True, rename="camel"):
     msg_rate_in: float
     msg_throughput_in: float
@@ -129,15 +136,19 @@ class TopicStats(msgspec.Struct, kw_only=True, rename="camel"):
     delayed_message_index_size_in_bytes: int = 0
     topic_creation_time_stamp: int = 0
     last_publish_time_stamp: int = 0
+    compaction: CompactionStats = CompactionStats()
     owner_broker: str | None = None
 
 
-class LedgerStats(msgspec.Struct, kw_only=True, rename="camel"):
+class LedgerStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ledger_id: int
     entries: int
     size: int
     offloaded: bool = False
     under_replicated: bool = False
+
+
+NO_LEDGER = LedgerStats(ledger_id=-1, entries=-1, size=-1)
 
 
 class CursorStats(msgspec.Struct, kw_only=True, rename="camel"):
@@ -174,3 +185,4 @@ class InternalStats(msgspec.Struct, kw_only=True, rename="camel"):
     ledgers: list[LedgerStats]
     cursors: dict[str, CursorStats]
     schema_ledgers: list[LedgerStats] = []
+    compacted_ledger: LedgerStats = NO_LEDGER

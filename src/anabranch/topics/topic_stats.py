@@ -18,12 +18,15 @@ from anabranch.subscriptions.keyed_dispatch import KeyedDispatch
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.single_active import SingleActive
 from anabranch.topics.backlog import size_from, timestamp_at
+from anabranch.topics.compacting import Compacting
 from anabranch.topics.held import Held
 from anabranch.topics.live_subscription import LiveSubscription
 from anabranch.topics.message_ids import entry_before, last_message
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.producer import AccessMode, Producer
 from anabranch.topics.stats import (
+    NO_LEDGER,
+    CompactionStats,
     ConsumerStats,
     CursorStats,
     DrainingHash,
@@ -90,6 +93,7 @@ def stats_of(topic: "Topic | NonPersistentTopic", now_ms: int) -> TopicStats:
         delayed_message_index_size_in_bytes=topic.subscriptions.delayed_count * PAIR_BYTES,
         topic_creation_time_stamp=topic.created_ms,
         last_publish_time_stamp=max(0, partition.log.active.max_timestamp),
+        compaction=_compaction(topic.compacting),
     )
 
 
@@ -243,6 +247,25 @@ def internal_stats_of(topic: Topic) -> InternalStats:
         state="Terminated" if topic.terminated_at is not None else "LedgerOpened",
         ledgers=_ledgers(partition),
         cursors={held.subscription.name: _cursor(partition, held) for held in topic.subscriptions},
+        compacted_ledger=_compacted_ledger(partition),
+    )
+
+
+def _compaction(compacting: Compacting) -> CompactionStats:
+    return CompactionStats(
+        last_compaction_removed_event_count=compacting.removed,
+        last_compaction_succeed_timestamp=compacting.succeeded_ms,
+        last_compaction_failed_timestamp=compacting.failed_ms,
+        last_compaction_duration_time_in_mills=compacting.took_ms,
+    )
+
+
+def _compacted_ledger(partition: Partition) -> LedgerStats:
+    view = partition.log.view
+    if view is None:
+        return NO_LEDGER
+    return LedgerStats(
+        ledger_id=partition.epoch_of(view.horizon - 1), entries=view.entries, size=view.size_bytes
     )
 
 

@@ -4,6 +4,7 @@
     sequences    what deduplication has learnt is written down, producers away for long are forgotten
     backlogs     beyond a quota producers are sent away, or the oldest messages are skipped
     expiry       messages older than their time to live are skipped by the subscriptions that have them
+    compaction   a topic is compacted when more has come in since it last was than the rules say
     inactive     topics that nobody uses go, if the rules say so
     abandoned    subscriptions without consumers for long go, if the rules say so
 
@@ -44,6 +45,7 @@ class TopicUpkeep:
             (self._tend, lambda: told().deduplication_snapshot_interval_s),
             (self.check_backlog, lambda: told().backlog_check_interval_s),
             (self.expire, lambda: told().expiry_check_interval_minutes * 60),
+            (self.compact, lambda: told().compaction_check_interval_s),
             (self.check_inactive, lambda: told().inactive_check_interval_s),
             (self.drop_abandoned, lambda: told().subscription_check_interval_minutes * 60),
         ]
@@ -98,6 +100,11 @@ class TopicUpkeep:
         ttl_s = topic.rules.message_ttl_s
         if isinstance(topic, Topic) and ttl_s is not None:
             _advance(topic, await topic.offset_for_time(self._around.clock.now_ms() - ttl_s * 1000))
+
+    async def compact(self, topic: "AnyTopic") -> None:
+        """Begin to compact a topic if it is time."""
+        if isinstance(topic, Topic) and topic.compacting.is_due(topic.rules.compaction_threshold_bytes):
+            topic.compact()
 
     async def check_inactive(self, topic: "AnyTopic") -> None:
         """Delete a topic that nobody has used for as long as the rules say."""

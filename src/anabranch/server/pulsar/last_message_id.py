@@ -1,5 +1,7 @@
 """GET_LAST_MESSAGE_ID: where the topic ends, and how far this consumer's subscription has got.
 
+Who wants the last message of every key only is told the last of those.
+
 Clients compare the two to say whether there is more to read.  The position is that of the last entry which is
 acknowledged as a whole, with everything before it.
 """
@@ -15,7 +17,7 @@ _UNSIGNED = (1 << 64) - 1
 def get_last_message_id(request: pb.GetLastMessageId, connection: PulsarConnection) -> None:
     attached = connection.consumers.get(request.consumer_id)
     topic = attached.topic
-    ledger, entry, batch_index = topic.last_message()
+    ledger, entry, batch_index = topic.last_message(compacted=attached.consumer.reads_compacted)
     done_ledger, done_entry = topic.mark_delete_position(attached.subscription)
     told = pb.GetLastMessageIdResponse(
         request_id=request.request_id,

@@ -24,6 +24,7 @@ async def _seek(request: pb.Seek, connection: PulsarConnection, attached: Attach
     if request.HasField("message_id"):
         offset = start_of(request.message_id)
     else:
-        offset = await topic.offset_for_time(request.message_publish_time)
+        time_ms = request.message_publish_time
+        offset = await topic.offset_for_time(time_ms, compacted=attached.consumer.reads_compacted)
     await topic.seek(attached.subscription, offset)
     connection.succeed(request.request_id)

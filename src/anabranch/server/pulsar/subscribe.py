@@ -1,11 +1,9 @@
 """SUBSCRIBE: open a consumer under an id of the client's; answered with SUCCESS.
 
-A reader is a consumer of a subscription that is not durable and says where it starts.  Reading compacted
-topics is refused until Pulsar topics are compacted here.  A consumer that is open under the id already is
-answered as if it had just been opened.
+A reader is a consumer of a subscription that is not durable and says where it starts.  A consumer that is
+open under the id already is answered as if it had just been opened.
 """
 
-from anabranch.base.errors import Invalid
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.consumers import Attached, ConsumerChannel
 from anabranch.server.pulsar.errors import SubscriptionWithoutName
@@ -41,8 +39,6 @@ async def _open(request: pb.Subscribe, connection: PulsarConnection, opening: Op
 
 async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
     services = connection.services
-    if request.read_compacted:
-        raise Invalid("read_compacted is not supported: topics are not compacted for Pulsar clients yet")
     if not request.subscription:
         raise SubscriptionWithoutName("Empty subscription name")
     name_of("subscription", request.subscription)
@@ -60,6 +56,7 @@ async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:
         address=connection.link.remote,
         client_version=connection.client_version,
         connected_since_ms=services.clock.now_ms(),
+        reads_compacted=request.read_compacted,
     )
     if request.HasField("consumer_epoch"):
         consumer.epoch = request.consumer_epoch

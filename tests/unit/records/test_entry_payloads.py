@@ -7,8 +7,8 @@ import cramjam
 import lz4.block
 import pytest
 
-from anabranch.admin.payloads import LIMIT_BYTES, payload_of, uncompressed
 from anabranch.base.errors import Corrupt, TooLarge
+from anabranch.records.entry_payloads import LIMIT_BYTES, payload_of, uncompressed
 from anabranch.records.pulsar_metadata_pb2 import CompressionType, MessageMetadata
 
 PLAIN = b"some text, some text, some text" * 20
