@@ -1,0 +1,164 @@
+"""The compacted view of a log that is there: which one counts, and reading it.
+
+    PARTITION/compacted/current            JSON: which folder, and the horizon; written whole, or not at all
+    PARTITION/compacted/<random>/          the view's segments (`compaction_view`)
+
+A view counts from the moment that `current` names it; by then it is durable.  A crash before that leaves a
+folder that nobody names, which goes when the log is next opened.  A view whose files are not what they were,
+or that goes further than its log (somebody took the log's end away), is given up.
+
+Who reads a view goes on in it when there is a newer one, up to its horizon: a deletion between the two
+horizons is in the log and not in the new view.  So a view that was replaced stays until its last reader has
+left; `on_unused` is called then.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from anabranch.base.clock import Clock
+from anabranch.base.disk import Disk
+from anabranch.log.compaction_view import ViewSummary
+from anabranch.log.config import LogConfig
+from anabranch.log.epochs import LeaderEpochs
+from anabranch.log.local_log import LocalLog, LogState
+from anabranch.log.paths import COMPACTED, LOG, segment_file
+from anabranch.log.producers import Producers
+from anabranch.log.segment import Segment
+from anabranch.records.batch import BatchHeader
+
+log = logging.getLogger(__name__)
+
+_CURRENT = "current"
+
+
+class Current(msgspec.Struct, frozen=True):
+    """What `current` says."""
+
+    folder: str
+    horizon: int
+    entries: int
+    last_offset: int
+    """Of the last message in it, -1 if it has none."""
+    sizes: dict[int, int]
+    """Of the segments' files, by base offset."""
+
+
+class CompactedLog:
+    __slots__ = (
+        "_is_replaced",
+        "_last_offset",
+        "_readers",
+        "bases",
+        "entries",
+        "folder",
+        "horizon",
+        "log",
+        "on_unused",
+    )
+
+    def __init__(self, disk: Disk, clock: Clock, folder: Path, current: Current, config: LogConfig) -> None:
+        self._readers = 0
+        self._is_replaced = False
+        self._last_offset = current.last_offset
+        self.on_unused: Callable[[], None] = lambda: None
+        self.folder = folder
+        self.horizon = current.horizon
+        self.entries = current.entries
+        self.bases = sorted(current.sizes)
+        segments = [Segment(disk, folder, base, config) for base in self.bases]
+        for segment, end in zip(segments, [*self.bases[1:], current.horizon], strict=True):
+            segment.end_offset = end
+        state = LogState(
+            segments, 0, current.horizon, current.horizon, LeaderEpochs(disk, folder), Producers()
+        )
+        self.log = LocalLog(disk, clock, folder, config, state)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.log.size_bytes
+
+    def last_batch(self) -> tuple[BatchHeader, bytes] | None:
+        """The last batch that is in it; None if it has no messages."""
+        segment = self.log.segments[-1]
+        found = None if self._last_offset < 0 else segment.find(self._last_offset)
+        if found is None:
+            return None
+        return found.header, segment.file.pread(found.header.size_bytes, found.position)
+
+    # --- readers
+
+    def hold(self) -> None:
+        """Somebody begins to read it."""
+        self._readers += 1
+
+    def release(self) -> None:
+        self._readers -= 1
+        if self._is_replaced and not self._readers:
+            self.on_unused()
+
+    def replaced(self) -> None:
+        """There is a newer one: this one goes with its last reader."""
+        self._is_replaced = True
+        if not self._readers:
+            self.on_unused()
+
+    def close(self) -> None:
+        for segment in self.log.segments:
+            segment.close()
+
+
+def new_folder(disk: Disk, partition: Path) -> Path:
+    """Where the next view is to be written."""
+    disk.make_dirs(partition / COMPACTED)
+    return partition / COMPACTED / uuid4().hex
+
+
+def let_count(disk: Disk, folder: Path, made: ViewSummary) -> Current:
+    """From now on the view in `folder` is the one that counts.  Blocks on the disk: made for a thread."""
+    sizes = {base: disk.size(segment_file(folder, base, LOG)) for base in made.bases}
+    current = Current(folder.name, made.horizon, made.entries, made.last_offset, sizes)
+    disk.sync_dir(folder.parent)
+    disk.write_whole(folder.parent / _CURRENT, msgspec.json.encode(current))
+    return current
+
+
+def open_view(
+    disk: Disk, clock: Clock, partition: Path, config: LogConfig, log_end: int
+) -> CompactedLog | None:
+    """The view of the log in the folder `partition`, None if there is none."""
+    place = partition / COMPACTED
+    if not disk.exists(place):
+        return None
+    current = _read(disk, place, log_end)
+    for name in disk.list(place):
+        if name != _CURRENT and (current is None or name != current.folder):
+            remove = disk.remove if "." in name else disk.remove_tree  # what `write_whole` left, or a view
+            remove(place / name)
+    if current is None:
+        disk.remove(place / _CURRENT)
+        return None
+    return CompactedLog(disk, clock, place / current.folder, current, config)
+
+
+def _read(disk: Disk, place: Path, log_end: int) -> Current | None:
+    data = disk.read_whole(place / _CURRENT)
+    if not data:
+        return None
+    try:
+        current = msgspec.json.decode(data, type=Current)
+    except msgspec.MsgspecError as error:
+        log.warning("%s cannot be read, the topic is to be compacted again: %s", place / _CURRENT, error)
+        return None
+    if current.horizon > log_end:
+        log.warning("%s goes up to %d, the log ends at %d: given up", place, current.horizon, log_end)
+        return None
+    for base, size in current.sizes.items():
+        path = segment_file(place / current.folder, base, LOG)
+        if not disk.exists(path) or disk.size(path) != size:
+            log.warning("%s is not what it was, the topic is to be compacted again", path)
+            return None
+    return current

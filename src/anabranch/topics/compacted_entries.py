@@ -1,0 +1,125 @@
+"""A topic as who asks for the last message of every key reads it: its compacted view, then its log.
+
+    view   │ last of every key below the horizon │
+    log    ·······································│ everything from there on │
+
+A reader stays with the view that it began in until it has passed its horizon, though there may be a newer one
+(`log/compacted.py` says why).  One that goes back begins anew.
+
+    start    0, if there is a view: it has what retention took from the log
+"""
+
+from anabranch.base.errors import OffsetOutOfRange
+from anabranch.base.network import FileRange
+from anabranch.base.waiters import Waiter
+from anabranch.log.compacted import CompactedLog
+from anabranch.log.transactions import AbortedTransaction
+from anabranch.partition.entries import Entries, EntryReader
+from anabranch.partition.partition import Partition
+from anabranch.partition.partition_log import Isolation
+from anabranch.partition.translations import Translations
+
+
+class _ViewPartition:
+    """A view, as `EntryReader` wants a partition to be."""
+
+    __slots__ = ("_view", "translations")
+
+    def __init__(self, view: CompactedLog, translations: Translations) -> None:
+        self._view = view
+        self.translations = translations
+
+    @property
+    def log_start(self) -> int:
+        return 0
+
+    @property
+    def last_stable(self) -> int:
+        return self._view.horizon
+
+    @property
+    def high_watermark(self) -> int:
+        return self._view.horizon
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, whole_first: bool
+    ) -> FileRange | None:
+        return self._view.log.read(offset, max_bytes, self._view.horizon, whole_first=whole_first)
+
+    def aborted(
+        self, offset: int, isolation: Isolation, records: FileRange | None
+    ) -> list[AbortedTransaction]:
+        return []  # compaction left them out
+
+    def wait(self, waiter: Waiter) -> None:
+        """It does not grow."""
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        """Nobody waits."""
+
+
+class CompactedEntries:
+    """An `EntrySource` (`subscriptions/surroundings.py`)."""
+
+    __slots__ = ("_log", "_next", "_partition", "_reader", "_view")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._log = EntryReader(partition)
+        self._view: CompactedLog | None = None  # the one that is being read
+        self._reader: EntryReader | None = None
+        self._next: int | None = None  # where a reader that goes on does so
+
+    @property
+    def start(self) -> int:
+        return self._log.start if self._partition.log.view is None else 0
+
+    @property
+    def end(self) -> int:
+        return self._log.end
+
+    def begin(self) -> None:
+        """Somebody begins to read, or nobody reads any more."""
+        if self._view is not None:
+            self._view.release()
+        self._view = self._reader = self._next = None
+
+    def read(self, offset: int, max_bytes: int) -> Entries:
+        found = self._reader_at(offset).read(offset, max_bytes)
+        if found.pending is None:
+            self._next = found.next_offset
+        return found
+
+    def _reader_at(self, offset: int) -> EntryReader:
+        """Of whatever has what comes at `offset`."""
+        if self._next is not None and offset < self._next:
+            self.begin()
+        if self._view is not None and self._reader is not None:
+            if offset < self._view.horizon:
+                return self._reader
+            self.begin()
+            self._next = offset
+        newest = self._partition.log.view
+        is_in_log = self._next is not None and offset >= self._log.start
+        if newest is None or is_in_log or offset >= newest.horizon:
+            return self._log
+        newest.hold()
+        self._view, self._reader = newest, self._reader_of(newest)
+        return self._reader
+
+    def bounds(self, offset: int) -> tuple[int, int]:
+        if offset >= self._log.start:
+            return self._log.bounds(offset)
+        view = self._view or self._partition.log.view
+        if view is None:
+            raise OffsetOutOfRange(f"there is no message at offset {offset}")
+        return self._reader_of(view).bounds(offset)
+
+    def _reader_of(self, view: CompactedLog) -> EntryReader:
+        return EntryReader(_ViewPartition(view, self._partition.translations))
+
+    def wait(self, waiter: Waiter) -> None:
+        self._log.wait(waiter)
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        self._log.stop_waiting(waiter)
