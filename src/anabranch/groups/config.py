@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from anabranch.base.config import INT_MAX, Kind, at_least, option
 from anabranch.groups.consumer_config import ConsumerConfig
 from anabranch.groups.share_config import ShareConfig
+from anabranch.groups.share_dead_letter_config import DeadLetterConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,5 +102,5 @@ class ClassicConfig(OffsetsConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig(ClassicConfig, ConsumerConfig, ShareConfig):
+class GroupConfig(ClassicConfig, ConsumerConfig, ShareConfig, DeadLetterConfig):
     """All of the group coordinator's options."""

@@ -21,6 +21,7 @@ from anabranch.base.config import Option, at_least, options_of
 from anabranch.base.errors import InvalidConfig
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_config import OWN_OPTIONS
+from anabranch.groups.share_dead_letter_config import DEAD_LETTER_OPTIONS
 
 _OF_BROKER = "group."
 
@@ -57,7 +58,7 @@ def _declared() -> dict[str, GroupOption]:
             name = broker.name.removeprefix(_OF_BROKER)
             declared = Option(name, broker.kind, broker.default, broker.doc, at_least(least), dynamic=True)
             found[name] = GroupOption(own, declared, f"{kind}_min_{attribute}", f"{kind}_max_{attribute}")
-    for own, declared in OWN_OPTIONS.items():
+    for own, declared in (OWN_OPTIONS | DEAD_LETTER_OPTIONS).items():
         found[declared.name] = GroupOption(own, declared)
     return found
 

@@ -278,6 +278,14 @@ class LogConfig:
         "Whether a new segment's file is given its full size at once.",
         broker="log.preallocate",
     )
+    dead_letters: bool = _topic_option(
+        "errors.deadletterqueue.group.enable",
+        Kind.BOOLEAN,
+        False,
+        None,
+        "Whether share groups may write records to it that they have given up.",
+        broker=(),
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cleanup_policy", frozenset(self.cleanup_policy))

@@ -31,6 +31,10 @@ class KafkaListener(ClientListener[Connection]):
         connection.last_active = self.services.clock.monotonic()
         return self._take_in(connection, self.services.config.current.sockets.request_max_bytes)
 
+    def dismiss(self, connection: Connection) -> None:
+        super().dismiss(connection)
+        self.services.share_sessions.disconnected(connection.connection_id)
+
     def _look_at(self, connection: Connection, now: float) -> None:
         link = connection.link
         if link.unsent != connection.unsent_seen:  # the client takes what it asked for

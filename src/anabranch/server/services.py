@@ -13,7 +13,9 @@ from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.handover import Handovers
 from anabranch.server.kafka.written_topics import WrittenTopics
 from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.share_sessions import ShareSessions
 from anabranch.server.telemetry import Telemetry
+from anabranch.subscriptions.share_partitions import SharePartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Services:
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
     share_groups: ShareCoordinator
+    share_partitions: SharePartitions
+    share_sessions: ShareSessions
     transactions: TransactionCoordinator
-    written_topics: WrittenTopics = field(default_factory=WrittenTopics)
     handovers: Handovers
+    written_topics: WrittenTopics = field(default_factory=WrittenTopics)

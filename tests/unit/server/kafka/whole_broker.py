@@ -7,6 +7,7 @@ A question is written by kio from plain values, read by our decoder, given to it
 written by our encoder and read by kio.
 """
 
+import asyncio
 import datetime
 import io
 import random
@@ -22,10 +23,12 @@ from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.network import FileRange
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.coordinators import group_coordinator, transaction_coordinator
+from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
 from anabranch.cluster.image import BrokerImage, ClusterImage, TopicImage
+from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.partition.host import PartitionHost
@@ -33,11 +36,12 @@ from anabranch.partition.partition import Partition
 from anabranch.server.config import DynamicConfig
 from anabranch.server.config_file import load
 from anabranch.server.fetch_sessions import FetchSessions
+from anabranch.server.handover import Handovers
 from anabranch.server.kafka.registry import RequestContext, load_apis
 from anabranch.server.peer import Peer
 from anabranch.server.producer_ids import ProducerIds
-from anabranch.server.handover import Handovers
 from anabranch.server.services import Services
+from anabranch.server.share_sessions import ShareSessions
 from anabranch.server.telemetry import Telemetry
 from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.encoder import encoder
@@ -81,7 +85,7 @@ class WholeBroker:
         api = load_apis()[key]
         if api.raw:
             answer = api.handler(frame, 0, context)
-            out = b"".join(await answer if isawaitable(answer) else answer)[answers_flexibly(key, version) :]
+            out = _bytes(await _whole(answer))[answers_flexibly(key, version) :]
         else:
             answer = api.handler(decode(key, version, frame, 0), context)
             written = bytearray()
@@ -90,6 +94,20 @@ class WholeBroker:
         read, size = entity_reader(response_schema(key, version))(out, 0)
         assert size == len(out)
         return read
+
+
+async def _whole(answer: Any) -> Any:
+    """The chunks of a raw answer, once they are known."""
+    if hasattr(answer, "answered"):
+        return await asyncio.wait_for(answer.answered, 10)
+    return await answer if isawaitable(answer) else answer
+
+
+def _bytes(chunks: Any) -> bytes:
+    return b"".join(
+        chunk.file.pread(chunk.size, chunk.position) if isinstance(chunk, FileRange) else bytes(chunk)
+        for chunk in chunks
+    )
 
 
 def build(schema: Any, values: dict[str, Any]) -> Any:
@@ -150,6 +168,9 @@ async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]
     transactions = transaction_coordinator(
         cluster, host, clock, lambda: dynamic.current.transactions, producer_ids.next, groups
     )
+    sharing = share_coordinator(cluster, host, clock, lambda: dynamic.current.share_states, groups)
+    shares = share_partitions(cluster, host, clock, lambda: dynamic.current.groups, sharing.states)
+    share_sessions = ShareSessions(lambda: dynamic.current.groups.share_max_share_sessions, shares.release)
     services = Services(
         clock,
         dynamic,
@@ -168,6 +189,8 @@ async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]
     try:
         yield WholeBroker(services, clock)
     finally:
+        await shares.stop()
+        sharing.close()
         transactions.close()
         groups.close()
         await producer_ids.close()

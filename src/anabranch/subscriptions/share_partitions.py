@@ -1,0 +1,105 @@
+"""The share partitions that this broker leads, opened when somebody first fetches from them.
+
+A group begins to read a partition where `share.auto.offset.reset` says, and that place is kept at once: who
+joins with "latest" and is cut off before the first acknowledgement finds everything that came meanwhile.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from anabranch.base.errors import UnknownTopicId
+from anabranch.groups.config import GroupConfig
+from anabranch.groups.share_config import EARLIEST, reset_duration_ms
+from anabranch.groups.share_state import NOT_INITIALISED, ShareKey, StateBatch
+from anabranch.partition.host import PartitionHost
+from anabranch.partition.partition import Partition
+from anabranch.subscriptions.share_live import LiveSharePartition, ShareSurroundings, rules_of
+from anabranch.subscriptions.share_partition import SharePartition
+
+
+class SharePartitions:
+    def __init__(self, host: PartitionHost, around: ShareSurroundings) -> None:
+        self._host = host
+        self._around = around
+        self._open: dict[ShareKey, LiveSharePartition] = {}
+        self._opening: dict[ShareKey, asyncio.Task[LiveSharePartition]] = {}
+        around.states.on_change(self._changed)
+
+    def config_of(self, group: str) -> GroupConfig:
+        return self._around.config_of(group)
+
+    def find(self, key: ShareKey) -> LiveSharePartition | None:
+        """One that is open already."""
+        found = self._open.get(key)
+        if found is not None and found.is_closed:
+            del self._open[key]
+            return None
+        return found
+
+    async def open(self, key: ShareKey) -> LiveSharePartition:
+        found = self.find(key)
+        if found is not None:
+            return found
+        opening = self._opening.get(key)
+        if opening is None:
+            opening = self._opening[key] = asyncio.ensure_future(self._load(key))
+            opening.add_done_callback(lambda _: self._opening.pop(key, None))
+        return await asyncio.shield(opening)
+
+    def release(self, group: str, member: str) -> None:
+        """A member is gone: what it held is free."""
+        for key, live in list(self._open.items()):
+            if key.group == group:
+                live.release(member)
+
+    async def stop(self) -> None:
+        for live in self._open.values():
+            await live.stop()
+        for opening in list(self._opening.values()):
+            opening.cancel()
+
+    # --- how it is done
+
+    async def _load(self, key: ShareKey) -> LiveSharePartition:
+        partition = self._partition(key)
+        config = self._around.config_of(key.group)
+        states = self._around.states
+        state = await states.read(key, partition.leader_epoch)
+        start = state.start_offset
+        if start == NOT_INITIALISED:
+            start = await self._first_offset(partition, config)
+            await states.write(key, state.state_epoch, start, (), 0, partition.leader_epoch)
+        # What the log has lost in a crash will be written anew, and not by what was known of the old.
+        start = min(start, partition.log_end)
+        share = SharePartition(start, rules_of(config), list(_below(state.batches, partition.log_end)))
+        live = self._open[key] = LiveSharePartition(key, partition, share, state.state_epoch, self._around)
+        return live
+
+    def _partition(self, key: ShareKey) -> Partition:
+        topic = self._host.topic_by_id(key.topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"there is no topic with the id {key.topic_id}")
+        return self._host.partition_of(topic, key.partition)
+
+    async def _first_offset(self, partition: Partition, config: GroupConfig) -> int:
+        reset = config.share_auto_offset_reset
+        if reset == EARLIEST:
+            return partition.log_start
+        back_ms = reset_duration_ms(reset)
+        if back_ms is not None:
+            found = await partition.offset_for_time(self._around.clock.now_ms() - back_ms)
+            if found is not None:
+                return found.offset
+        return partition.high_watermark
+
+    def _changed(self, key: ShareKey) -> None:
+        """The state was set from outside: what is known of it here is out of date."""
+        live = self._open.pop(key, None)
+        if live is not None:
+            live.close()
+
+
+def _below(batches: Iterable[StateBatch], end: int) -> Iterable[StateBatch]:
+    for batch in batches:
+        if batch.first_offset < end:
+            yield batch._replace(last_offset=min(batch.last_offset, end - 1))
