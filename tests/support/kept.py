@@ -112,9 +112,9 @@ class Kept:
         partition.append(memoryview(records(*["x"] * (end - partition.log_end))), -1)
 
     def delete_topic(self, name: str) -> None:
-        del self._ids[name]
+        topic_id = self._ids.pop(name)
         self.host.remove_topic(TopicName.from_kafka(name))
-        self.groups.topics_deleted([name])
+        self.groups.topics_deleted({name: topic_id})
         self.states.topics_deleted([name])
         self.positions.topic_deleted(name)
 

@@ -303,8 +303,8 @@ async def test_offsets_of_deleted_topics_are_forgotten_in_every_shard(tmp_path: 
         for number in range(10):
             await broker.commit(f"group-{number}", 5)
     async with coordinated(tmp_path) as broker:
-        broker.groups.topics_deleted(["other", OFFSETS_TOPIC])
-        broker.groups.topics_deleted(["orders"])
+        broker.groups.topics_deleted({"other": UUID(int=8), OFFSETS_TOPIC: UUID(int=9)})
+        broker.groups.topics_deleted({"orders": UUID(int=7)})
         for _ in range(100):
             await asyncio.sleep(0)
         assert [await broker.fetch(f"group-{number}") for number in range(10)] == [-1] * 10

@@ -5,13 +5,14 @@ begin anew at the given offset: nothing of what was done with before is remember
 """
 
 from typing import Any
+from uuid import UUID
 
 from anabranch.base.errors import AnabranchError
 from anabranch.cluster.image import TopicImage
 from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.share_coordinator import NewStart
 from anabranch.server.kafka.errors import code_of, message_of
-from anabranch.server.kafka.group_topics import NOT_HOSTED, by_name, has_partition
+from anabranch.server.kafka.group_topics import NO_GROUP, NOT_HOSTED, by_name, has_partition
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -19,10 +20,10 @@ from anabranch.wire.kafka.schema import ErrorCode
 @api(91, versions=(0, 0))
 async def alter_share_group_offsets(request: Any, ctx: RequestContext) -> Answer:
     if not request.group_id:
-        return _refused(ErrorCode.invalid_group_id, None)
+        return _refused(ErrorCode.invalid_group_id, NO_GROUP)
     image = ctx.services.cluster.image
     asked = [(topic, by_name(image, topic.topic_name)) for topic in request.topics]
-    starts = {}
+    starts: dict[UUID, NewStart] = {}
     for wanted, topic in asked:
         offsets = {
             part.partition_index: part.start_offset

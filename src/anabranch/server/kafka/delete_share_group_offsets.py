@@ -10,7 +10,7 @@ from anabranch.base.errors import AnabranchError
 from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.share_group import ShareGroup
 from anabranch.server.kafka.errors import code_of, message_of
-from anabranch.server.kafka.group_topics import NOT_HOSTED, by_name
+from anabranch.server.kafka.group_topics import NO_GROUP, NOT_HOSTED, by_name
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -20,7 +20,7 @@ _NOTHING = "There is no offset information to delete."
 @api(92, versions=(0, 0))
 async def delete_share_group_offsets(request: Any, ctx: RequestContext) -> Answer:
     if not request.group_id:
-        return _refused(ErrorCode.invalid_group_id, None)
+        return _refused(ErrorCode.invalid_group_id, NO_GROUP)
     groups, image = ctx.services.share_groups, ctx.services.cluster.image
     found = {name: by_name(image, name) for name in dict.fromkeys(t.topic_name for t in request.topics)}
     ids = {name: None if topic is None else topic.id for name, topic in found.items()}
@@ -43,6 +43,7 @@ def _answer(name: str, topic_id: UUID | None, kept: frozenset[UUID]) -> Answer:
     if topic_id not in kept:
         code = ErrorCode.unknown_topic_or_partition
         message = NOT_HOSTED if topic_id is None else _NOTHING
+        topic_id = None
     return {"topic_name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
 
 

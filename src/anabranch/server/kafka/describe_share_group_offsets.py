@@ -3,7 +3,8 @@
     v1   the lag: records from the start offset on that the group is not done with (KIP-1226)
 
 Without topics: all that the group has begun with.  Of a partition that it has not begun to read, or of which
-nobody says how much of it is done with, offset and lag are -1.
+nobody says how much of it is done with, offset and lag are -1.  The same holds, as in Kafka, for what is not
+there at all: groups, topics, partitions.
 """
 
 from typing import Any
@@ -14,10 +15,9 @@ from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.share_state import NOT_INITIALISED, UNKNOWN_COUNT, ShareKey
 from anabranch.groups.share_state_records import Snapshot
 from anabranch.server.kafka.errors import code_of, message_of
-from anabranch.server.kafka.group_topics import NOT_HOSTED, by_id, by_name, has_partition
+from anabranch.server.kafka.group_topics import by_id, by_name, has_partition
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.server.services import Services
-from anabranch.wire.kafka.schema import ErrorCode
 
 _UNKNOWN = -1
 
@@ -38,11 +38,12 @@ async def _describe(services: Services, asked: Any) -> Answer:
                 for topic in asked.topics
             ]
         topics = [await _topic(services, asked.group_id, *topic) for topic in wanted]
-    except Refused as refused:
-        return _refused(asked.group_id, refused.code, refused.message)
+    except Refused:
+        topics = []
     except AnabranchError as error:
-        return _refused(asked.group_id, code_of(error), message_of(error))
-    return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.none}
+        code, message = code_of(error), message_of(error)
+        return {"group_id": asked.group_id, "topics": [], "error_code": code, "error_message": message}
+    return {"group_id": asked.group_id, "topics": topics}
 
 
 async def _all_of(
@@ -60,15 +61,13 @@ async def _topic(
 ) -> Answer:
     answers = []
     for index in partitions:
-        if topic is None or not has_partition(topic, index):
-            answers.append(_partition(index, _UNKNOWN, 0, _UNKNOWN, ErrorCode.unknown_topic_or_partition))
-            continue
-        kept = await services.share_groups.state_of(ShareKey(group_id, topic.id, index))
-        if kept is None:
-            answers.append(_partition(index, _UNKNOWN, 0, _UNKNOWN))
-        else:
-            lag = _lag(services, topic, index, kept)
-            answers.append(_partition(index, kept.start_offset, kept.leader_epoch, lag))
+        answer = {"partition_index": index, "start_offset": _UNKNOWN, "leader_epoch": 0, "lag": _UNKNOWN}
+        if topic is not None and has_partition(topic, index):
+            kept = await services.share_groups.state_of(ShareKey(group_id, topic.id, index))
+            if kept is not None:
+                answer["start_offset"], answer["leader_epoch"] = kept.start_offset, kept.leader_epoch
+                answer["lag"] = _lag(services, topic, index, kept)
+        answers.append(answer)
     return {"topic_name": name, "topic_id": None if topic is None else topic.id, "partitions": answers}
 
 
@@ -78,20 +77,3 @@ def _lag(services: Services, topic: TopicImage, index: int, kept: Snapshot) -> i
     partition = services.partitions.partition(topic.name.kafka, index)
     start = max(kept.start_offset, partition.log_start)
     return max(0, partition.high_watermark - start - kept.complete_count)
-
-
-def _partition(
-    index: int, start_offset: int, leader_epoch: int, lag: int, code: ErrorCode = ErrorCode.none
-) -> Answer:
-    return {
-        "partition_index": index,
-        "start_offset": start_offset,
-        "leader_epoch": leader_epoch,
-        "lag": lag,
-        "error_code": code,
-        "error_message": None if code == ErrorCode.none else NOT_HOSTED,
-    }
-
-
-def _refused(group_id: str, code: ErrorCode, message: str | None) -> Answer:
-    return {"group_id": group_id, "topics": [], "error_code": code, "error_message": message}

@@ -14,7 +14,8 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 FIRST_BY_ID = 10
 NOT_HOSTED = "This server does not host this topic-partition."
-"""What Kafka says beside UNKNOWN_TOPIC_OR_PARTITION."""
+NO_GROUP = "The group id is invalid."
+"""What Kafka says beside UNKNOWN_TOPIC_OR_PARTITION and INVALID_GROUP_ID."""
 
 
 def find_topic(image: ClusterImage, asked: Any, version: int) -> TopicImage | ErrorCode:
