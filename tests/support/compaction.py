@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.base.disk import Disk
+from anabranch.base.errors import AnabranchError
 from anabranch.log import compaction_swap
 from anabranch.log.cleaner import Message, make_job
 from anabranch.log.compaction import Job, Summary, compact
 from anabranch.log.compaction_plan import Plan
+from anabranch.log.compaction_view import ViewJob, write_view
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.records.record import iter_records, payload_of
@@ -74,6 +76,16 @@ async def worker_here(job: Job) -> AsyncGenerator[Message, None]:
     for message in said:
         yield message
     yield {"done": summary._asdict()}
+
+
+async def view_worker_here(job: ViewJob) -> AsyncGenerator[Message, None]:
+    """The same for a view."""
+    try:
+        made = write_view(a_disk(), job, lambda size: None)
+    except AnabranchError as error:
+        yield {"failed": str(error)}
+        return
+    yield {"done": made._asdict()}
 
 
 def keyed(log: LocalLog) -> list[tuple[int, str, str | None]]:

@@ -8,7 +8,8 @@
 `restart` lets everything go, saved or not, and opens the folder again.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,8 @@ import msgspec
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName, split_partition
 from anabranch.groups.transaction_ids import TxnId
+from anabranch.log.cleaner import Message
+from anabranch.log.compaction_view import ViewJob
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.meta.policies import NamespacePolicies
@@ -46,6 +49,7 @@ from anabranch.topics.publish import Send
 from anabranch.topics.registry import AnyTopic, Topics
 from anabranch.topics.subscribing import Wanted
 from anabranch.topics.surroundings import Surroundings
+from tests.support.compaction import view_worker_here
 from tests.support.logs import SetClock
 
 DEFAULT_RULES = rules_of(PolicyDefaults(), NamespacePolicies())
@@ -216,6 +220,8 @@ class Bench:
         self.written: dict[TopicName, Written] = {}
         self.upkeep = PolicyUpkeep()
         self.line = Line()
+        self.may_compact = asyncio.Event()
+        self.may_compact.set()
         self._start()
 
     def _start(self) -> None:
@@ -228,7 +234,7 @@ class Bench:
 
         def bounds(topic: str, index: int) -> tuple[int, int]:
             partition = self.host.partition(topic, index)
-            return partition.log_start, partition.log_end
+            return 0 if partition.log.view is not None else partition.log_start, partition.log_end
 
         self.positions = Positions(self.store, self.store, bounds)
         self.topics = Topics(
@@ -242,10 +248,16 @@ class Bench:
                 lambda name, index: partition_folder(self.folder, name, index),
                 lambda: self.upkeep,
                 "standalone",
-                compactor=Compactor(CleanerConfig),
+                compactor=Compactor(CleanerConfig, self._worker),
                 pending_acks=self.pending_acks,
             )
         )
+
+    async def _worker(self, job: ViewJob) -> AsyncGenerator[Message, None]:
+        """As `run_worker`, in this process and only once it may."""
+        await self.may_compact.wait()
+        async for message in view_worker_here(job):
+            yield message
 
     async def restart(self, *, clean: bool = True) -> None:
         if clean:

@@ -3,8 +3,8 @@
     view   │ last of every key below the horizon │
     log    ·······································│ everything from there on │
 
-A reader stays with the view that it began in until it has passed its horizon, though there may be a newer one
-(`log/compacted.py` says why).  One that goes back begins anew.
+A reader stays with the view that it began in until it has passed its horizon, and with the log from then on,
+though there may be a newer view (`log/compacted.py` says why); unless the log is gone where it goes on.
 
     start    0, if there is a view: it has what retention took from the log
 """
@@ -61,14 +61,14 @@ class _ViewPartition:
 class CompactedEntries:
     """An `EntrySource` (`subscriptions/surroundings.py`)."""
 
-    __slots__ = ("_log", "_next", "_partition", "_reader", "_view")
+    __slots__ = ("_has_begun", "_log", "_partition", "_reader", "_view")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._log = EntryReader(partition)
         self._view: CompactedLog | None = None  # the one that is being read
         self._reader: EntryReader | None = None
-        self._next: int | None = None  # where a reader that goes on does so
+        self._has_begun = False
 
     @property
     def start(self) -> int:
@@ -80,28 +80,27 @@ class CompactedEntries:
 
     def begin(self) -> None:
         """Somebody begins to read, or nobody reads any more."""
+        self._leave_view()
+        self._has_begun = False
+
+    def _leave_view(self) -> None:
         if self._view is not None:
             self._view.release()
-        self._view = self._reader = self._next = None
+        self._view = self._reader = None
 
     def read(self, offset: int, max_bytes: int) -> Entries:
-        found = self._reader_at(offset).read(offset, max_bytes)
-        if found.pending is None:
-            self._next = found.next_offset
-        return found
+        return self._reader_at(offset).read(offset, max_bytes)
 
     def _reader_at(self, offset: int) -> EntryReader:
         """Of whatever has what comes at `offset`."""
-        if self._next is not None and offset < self._next:
-            self.begin()
         if self._view is not None and self._reader is not None:
             if offset < self._view.horizon:
                 return self._reader
-            self.begin()
-            self._next = offset
+            self._leave_view()
         newest = self._partition.log.view
-        is_in_log = self._next is not None and offset >= self._log.start
-        if newest is None or is_in_log or offset >= newest.horizon:
+        stays = self._has_begun and offset >= self._log.start
+        self._has_begun = True
+        if newest is None or stays or offset >= newest.horizon:
             return self._log
         newest.hold()
         self._view, self._reader = newest, self._reader_of(newest)

@@ -270,9 +270,18 @@ async def test_gone_while_it_is_being_opened(broker: PulsarBroker) -> None:
         await client.ask(C.CLOSE_CONSUMER, consumer_id=1, request_id=2)
 
 
-async def test_read_compacted_is_refused(broker: PulsarBroker) -> None:
+async def test_who_may_read_compacted(broker: PulsarBroker) -> None:
     client = await broker.connect()
-    assert (await subscribe(client, read_compacted=True)).error.error == pb.ServerError.NotAllowedError
+    for kind in (pb.Subscribe.Shared, pb.Subscribe.Key_Shared):
+        refused = await subscribe(client, kind=kind, read_compacted=True)
+        assert refused.error.error == pb.ServerError.NotAllowedError
+    refused = await subscribe(client, topic="non-persistent://public/default/t", read_compacted=True)
+    assert refused.error.error == pb.ServerError.NotAllowedError
+    assert (await subscribe(client, read_compacted=True)).type == C.SUCCESS
+
+
+async def test_a_subscription_has_a_name(broker: PulsarBroker) -> None:
+    client = await broker.connect()
     assert (await subscribe(client, 2, subscription="")).type == C.ERROR
 
 
