@@ -200,10 +200,8 @@ class Topic:
             in_view = view.log.batch_at_time(timestamp_ms)
             if in_view is not None:
                 return in_view[1].header.base_offset
-        found = self.partition.log.batch_at_time(timestamp_ms)
-        if found is None:
-            return self.end
-        return max(found[1].header.base_offset, self.start)
+        found = await self.partition.offset_for_time(timestamp_ms)
+        return self.end if found is None else max(found.offset, self.start)
 
     def last_message(self, *, compacted: bool = False) -> tuple[int, int, int]:
         """(ledger, entry id, batch index) of the last message; all -1 if there is none.

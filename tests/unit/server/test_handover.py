@@ -1,4 +1,4 @@
-"""Members of a Kafka group go on where consumers of Pulsar stopped: what these acknowledged ahead is left out."""
+"""Members of a Kafka group go on where Pulsar consumers stopped: what was acknowledged ahead is left out."""
 
 import asyncio
 from pathlib import Path

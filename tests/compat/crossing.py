@@ -1,0 +1,45 @@
+"""Both protocols' clients on one topic, for the tests that cross them."""
+
+import time
+from typing import Any
+
+import confluent_kafka as ck
+import pulsar
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.broker import BrokerProcess
+
+
+def made_topic(broker: BrokerProcess, name: str, partitions: int = 1, **config: str) -> str:
+    """A new topic whose name begins so, made the Kafka way: as many partitions, 0 and so on."""
+    topic = f"{name}-{time.time_ns()}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for made in admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
+        made.result(10)
+    return topic
+
+
+def kafka_reads(
+    broker: BrokerProcess, topic: str, count: int, partition: int = 0, **settings: Any
+) -> list[ck.Message]:
+    """The first `count` messages of a partition."""
+    consumer = ck.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0, **settings}
+    )
+    consumer.assign([ck.TopicPartition(topic, partition, 0)])
+    found: list[ck.Message] = []
+    deadline = time.monotonic() + 20
+    while len(found) < count and time.monotonic() < deadline:
+        for message in consumer.consume(1000, timeout=0.5):
+            assert message.error() is None, message.error()
+            found.append(message)
+    consumer.close()
+    return found
+
+
+def pulsar_reads(client: pulsar.Client, topic: str, count: int) -> list[pulsar.Message]:
+    """The first `count` messages of a topic."""
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = [reader.read_next(20_000) for _ in range(count)]
+    reader.close()
+    return found
