@@ -197,7 +197,7 @@ class Node:
             self._producer_ids.next,
             clock,
             lambda: dynamic.current.pulsar.max_transactions,
-            self._states.shard_of,
+            self._states,
         )
         self._topics = Topics(
             Surroundings(

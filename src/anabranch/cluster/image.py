@@ -131,6 +131,14 @@ def locate(image: ClusterImage, name: TopicName) -> Located | None:
     return None if topic is None or topic.is_partitioned else Located(topic, 0)
 
 
+def part_name(image: ClusterImage, topic: str, index: int) -> TopicName | None:
+    """The reverse: what Pulsar clients call a partition of what Kafka clients call `topic`."""
+    found = image.topics_by_kafka_name.get(topic)
+    if found is None or index >= found.partition_count:
+        return None
+    return found.name.partition(index) if found.is_partitioned else found.name
+
+
 class TopicChange(NamedTuple):
     """`before` is None for a new topic, `after` for a deleted one.  Both have the same id."""
 

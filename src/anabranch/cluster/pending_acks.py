@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from anabranch.base.errors import CoordinatorLoading, UnknownTopic
 from anabranch.base.ids import TopicName
-from anabranch.cluster.image import ClusterImage
+from anabranch.cluster.image import ClusterImage, part_name
 from anabranch.groups.records import OffsetKey
 from anabranch.groups.subscription_states import SubscriptionStates
 from anabranch.groups.transaction_ids import TxnId
@@ -73,8 +73,7 @@ class AckEnds:
                 await self._states.drop_pending_acks(name, txn)
 
     def _name_of(self, name: OffsetKey) -> TopicName:
-        """What Pulsar's clients call the partition."""
-        topic = self._image().topics_by_kafka_name.get(name.topic)
-        if topic is None or name.partition >= topic.partition_count:
+        found = part_name(self._image(), name.topic, name.partition)
+        if found is None:
             raise UnknownTopic(f"there is no topic {name.topic!r}, partition {name.partition}")
-        return topic.name.partition(name.partition) if topic.is_partitioned else topic.name
+        return found

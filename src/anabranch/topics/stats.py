@@ -136,6 +136,9 @@ class TopicStats(msgspec.Struct, kw_only=True, rename="camel"):
     delayed_message_index_size_in_bytes: int = 0
     topic_creation_time_stamp: int = 0
     last_publish_time_stamp: int = 0
+    ongoing_txn_count: int = 0
+    aborted_txn_count: int = 0
+    committed_txn_count: int = 0
     compaction: CompactionStats = CompactionStats()
     owner_broker: str | None = None
 

@@ -93,6 +93,9 @@ def stats_of(topic: "Topic | NonPersistentTopic", now_ms: int) -> TopicStats:
         delayed_message_index_size_in_bytes=topic.subscriptions.delayed_count * PAIR_BYTES,
         topic_creation_time_stamp=topic.created_ms,
         last_publish_time_stamp=max(0, partition.log.active.max_timestamp),
+        ongoing_txn_count=partition.log.producers.open_transactions,
+        aborted_txn_count=partition.log.producers.aborted,
+        committed_txn_count=partition.log.producers.committed,
         compaction=_compaction(topic.compacting),
     )
 

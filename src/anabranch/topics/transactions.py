@@ -22,7 +22,8 @@ from typing import NamedTuple
 from anabranch.base.clock import Clock
 from anabranch.base.errors import AnabranchError, NotCoordinator, Throttled, Unavailable
 from anabranch.groups.effects import Producer
-from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
+from anabranch.groups.records import OffsetKey
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
 from anabranch.groups.transaction_coordinator import TransactionCoordinator
 from anabranch.groups.transaction_ids import TxnId, coordinator_of, transactional_id
 from anabranch.groups.transaction_records import State, TopicPartition, Transaction
@@ -65,15 +66,14 @@ class Transactions:
         new_producer_id: Callable[[], Awaitable[int]],
         clock: Clock,
         max_open: Callable[[], int],
-        shard_of: Callable[[str], int],
+        states: SubscriptionStates,
     ) -> None:
-        """`max_open` is how many a coordinator may have open, 0 for any number; `shard_of` says which
-        partition of `__subscription_state` keeps a subscription."""
+        """`max_open` is how many a coordinator may have open, 0 for any number."""
         self._coordinator = coordinator
         self._new_producer_id = new_producer_id
         self._clock = clock
         self._max_open = max_open
-        self._shard_of = shard_of
+        self._states = states
         self._timers: dict[TxnId, asyncio.TimerHandle] = {}  # of those that are open
         self._open: Counter[int] = Counter()  # by coordinator
         self._last: Counter[int] = Counter()  # the largest number given out, by coordinator
@@ -155,10 +155,11 @@ class Transactions:
             raise TransactionNotFound(f"transaction {txn} has ended")
 
     async def add_subscriptions(self, txn: TxnId, names: Iterable[str]) -> None:
-        await self.add(txn, [self._place_of(name) for name in names])
+        await self.add(txn, [self.place_of(name) for name in names])
 
-    def _place_of(self, subscription: str) -> TopicPartition:
-        return SUBSCRIPTION_TOPIC, self._shard_of(subscription)
+    def place_of(self, subscription: str) -> TopicPartition:
+        """The partition that keeps what is acknowledged of a subscription."""
+        return SUBSCRIPTION_TOPIC, self._states.shard_of(subscription)
 
     def check(self, txn: TxnId, place: TopicPartition) -> None:
         """NotAllowed unless the transaction was told of `place`; it must be open."""
@@ -166,7 +167,7 @@ class Transactions:
             raise NotAllowed(f"transaction {txn} was not told of {place[0]}, partition {place[1]}")
 
     def check_subscription(self, txn: TxnId, name: str) -> None:
-        if self._place_of(name) not in self._check_open(txn).partitions:
+        if self.place_of(name) not in self._check_open(txn).partitions:
             raise NotAllowed(f"transaction {txn} was not told of subscription {name}")
 
     def _check_open(self, txn: TxnId) -> Transaction:
@@ -248,6 +249,11 @@ class Transactions:
         """Whether it has not ended everywhere yet."""
         found = self.find(txn)
         return found is not None and _is_on_its_way(found)
+
+    async def subscriptions_of(self, txn: TxnId, shard: int) -> list[OffsetKey]:
+        """Those kept in a shard that it has acknowledged messages of."""
+        acking = await self._states.acknowledged_by(shard, txn.producer.producer_id)
+        return [name for name, by in acking if by == txn]
 
     def __iter__(self) -> Iterator[TxnId]:
         """Those that are open."""
