@@ -24,7 +24,7 @@ from anabranch.base.network import Network, TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
-from anabranch.cluster.image import BrokerImage, ClusterImage
+from anabranch.cluster.image import BrokerImage, appearance
 from anabranch.cluster.open_topics import keep_informed
 from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
@@ -103,11 +103,10 @@ class Node:
         self._host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
         undo.callback(self._host.abandon)
         hosting = Hosting(self._host, dynamic.stored_log_config, lambda: dynamic.current.policies)
-        nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
         dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
         # Hosting first: what the configuration then changes for all topics includes the newest.
         for subscriber in (hosting.image_changed, dynamic.image_changed):
-            subscriber(nothing, cluster.image)
+            subscriber(appearance(cluster.image))
             cluster.subscribe(subscriber)
         self._upkeep = Upkeep(self._host, disk, clock, dynamic)
         undo.callback(self._upkeep.abandon)

@@ -18,7 +18,7 @@ from anabranch.base.errors import (
 )
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import BrokerImage, ClusterImage, topic_changes
+from anabranch.cluster.image import BrokerImage, ImageChange
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
 from tests.support.tenancy import make_namespace
@@ -48,8 +48,8 @@ class Twin:
         await make_namespace(self.cluster, "t/n")
         self.cluster.subscribe(self._image_changed)
 
-    def _image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        for before, after in topic_changes(old, new):
+    def _image_changed(self, change: ImageChange) -> None:
+        for before, after in change.topics:
             if after is None:
                 assert before is not None
                 del self.announced[before.id]

@@ -7,13 +7,13 @@ A builder starts from an image, takes documents one by one, and gives the next i
     builder.apply("/brokers/2", None)                       # it is gone
     image = builder.build()
 
-It costs a copy of each table and the work for what was applied.  A topic's document comes before
+It costs a copy of each table that changes and the work for what was applied.  A topic's document comes before
 the state of its partitions.  State of a topic that is not there was left behind by a deletion and
 means nothing; so does a path that is no document's.
 """
 
-from collections.abc import Hashable
-from typing import TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -27,9 +27,10 @@ from anabranch.cluster.image import (
     NOTHING,
     BrokerImage,
     ClusterImage,
+    ImageChange,
     NonPersistentImage,
-    Overrides,
     PartitionImage,
+    TopicChange,
     TopicImage,
     collision_key,
 )
@@ -47,47 +48,29 @@ from anabranch.meta.documents import (
 )
 from anabranch.meta.policies import NamespacePolicies
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
 
 class ImageBuilder:
     """`changed` tells whether what was applied made a difference."""
 
     def __init__(self, image: ClusterImage) -> None:
-        self.changed = False
-        self._controller_id = image.controller_id
-        self._brokers = dict(image.brokers)
-        self._topics = dict(image.topics)
-        self._topics_by_kafka_name = dict(image.topics_by_kafka_name)
-        self._topics_by_id = dict(image.topics_by_id)
-        self._topics_by_collision_key = dict(image.topics_by_collision_key)
-        self._broker_configs = dict(image.broker_configs)
-        self._default_broker_config = image.default_broker_config
-        self._client_metrics = dict(image.client_metrics)
-        self._group_configs = dict(image.group_configs)
-        self._tenants = dict(image.tenants)
-        self._namespaces = dict(image.namespaces)
-        self._non_persistent = dict(image.non_persistent)
-        self._cluster_id = image.cluster_id
+        self._before = image
+        self._changed: dict[str, Any] = {}  # fields of the image; tables are copies
+        self._touched: dict[TopicId, None] = {}
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._changed)
 
     def build(self) -> ClusterImage:
-        return ClusterImage(
-            cluster_id=self._cluster_id,
-            controller_id=self._controller_id,
-            brokers=self._brokers,
-            topics=self._topics,
-            topics_by_kafka_name=self._topics_by_kafka_name,
-            topics_by_id=self._topics_by_id,
-            topics_by_collision_key=self._topics_by_collision_key,
-            broker_configs=self._broker_configs,
-            default_broker_config=self._default_broker_config,
-            client_metrics=self._client_metrics,
-            group_configs=self._group_configs,
-            tenants=self._tenants,
-            namespaces=self._namespaces,
-            non_persistent=self._non_persistent,
-        )
+        return msgspec.structs.replace(self._before, **self._changed)
+
+    def change(self) -> ImageChange:
+        """The next image, and what became of the topics on the way to it."""
+        image = self.build()
+        known = [(self._before.topics_by_id.get(id), image.topics_by_id.get(id)) for id in self._touched]
+        changes = [TopicChange(before, after) for before, after in known if before is not after]
+        changes.sort(key=lambda change: change.after is not None)
+        return ImageChange(self._before, image, changes)
 
     def apply(self, path: str, data: bytes | None) -> None:
         """The node at `path` holds `data`, or is gone."""
@@ -109,40 +92,40 @@ class ImageBuilder:
             case ["config", "brokers", id]:
                 self._broker_config(id, path, data)
             case ["config", "client-metrics", name]:
-                self._overrides(self._client_metrics, paths.client_metrics_name(name), path, data)
+                self._overrides("client_metrics", paths.client_metrics_name(name), path, data)
             case ["config", "groups", group_id]:
-                self._overrides(self._group_configs, paths.group_config_id(group_id), path, data)
+                self._overrides("group_configs", paths.group_config_id(group_id), path, data)
             case ["tenants", tenant]:
                 known = None if data is None else decode(data, TenantDocument, path)
-                self._set(self._tenants, text_of(tenant), known)
+                self._set("tenants", text_of(tenant), known)
             case ["namespaces", tenant, name]:
                 policies = None if data is None else decode(data, NamespacePolicies, path)
-                self._set(self._namespaces, Namespace.of(text_of(tenant), text_of(name)), policies)
+                self._set("namespaces", Namespace.of(text_of(tenant), text_of(name)), policies)
             case ["non-persistent", tenant, namespace, local]:
                 parts = (text_of(tenant), text_of(namespace), text_of(local))
                 self._non_persistent_topic(TopicName(*parts, domain=NON_PERSISTENT), path, data)
 
     def _topic(self, name: TopicName, path: str, data: bytes | None) -> None:
-        before = self._topics.get(name)
+        before = self._table("topics").get(name)
         after = None if data is None else topic_image(name, decode(data, TopicDocument, path), before)
         if before is not None and (after is None or after.id != before.id):
-            self._set(self._topics_by_id, before.id, None)
-        self._set(self._topics, name, after)
-        self._set(self._topics_by_kafka_name, name.kafka, after)
+            self._set_topic(before.id, None)
+        self._set("topics", name, after)
+        self._set("topics_by_kafka_name", name.kafka, after)
         if after is not None:
-            self._set(self._topics_by_id, after.id, after)
+            self._set_topic(after.id, after)
         key = collision_key(name)
-        if key is not None and (after is not None or self._topics_by_collision_key.get(key) == name):
-            self._set(self._topics_by_collision_key, key, None if after is None else name)
+        if key is not None and (after is not None or self._table("topics_by_collision_key").get(key) == name):
+            self._set("topics_by_collision_key", key, None if after is None else name)
 
     def _non_persistent_topic(self, name: TopicName, path: str, data: bytes | None) -> None:
         image = (
             None if data is None else non_persistent_image(name, decode(data, NonPersistentDocument, path))
         )
-        self._set(self._non_persistent, name, image)
+        self._set("non_persistent", name, image)
 
     def _partition(self, topic_id: TopicId, index: int, path: str, data: bytes | None) -> None:
-        topic = self._topics_by_id.get(topic_id)
+        topic: TopicImage | None = self._table("topics_by_id").get(topic_id)
         if topic is None or index >= len(topic.partitions):
             return
         partition = _new_partition(index, topic.partitions[index].replicas)
@@ -151,42 +134,55 @@ class ImageBuilder:
             partition = msgspec.structs.replace(partition, **msgspec.structs.asdict(state))
         partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
         topic = msgspec.structs.replace(topic, partitions=partitions)
-        self._set(self._topics, topic.name, topic)
-        self._set(self._topics_by_kafka_name, topic.name.kafka, topic)
-        self._set(self._topics_by_id, topic.id, topic)
+        self._set("topics", topic.name, topic)
+        self._set("topics_by_kafka_name", topic.name.kafka, topic)
+        self._set_topic(topic.id, topic)
 
     def _broker(self, id: BrokerId, path: str, data: bytes | None) -> None:
         if data is None:
-            self._set(self._brokers, id, None)
+            self._set("brokers", id, None)
             return
         document = decode(data, BrokerDocument, path)
-        self._set(self._brokers, id, BrokerImage(id, document.host, document.port, document.rack))
+        self._set("brokers", id, BrokerImage(id, document.host, document.port, document.rack))
 
     def _controller(self, path: str, data: bytes | None) -> None:
         id = NO_BROKER if data is None else decode(data, ControllerDocument, path).broker
-        self.changed |= id != self._controller_id
-        self._controller_id = id
+        self._replace("controller_id", id)
 
     def _broker_config(self, id: str, path: str, data: bytes | None) -> None:
         overrides = None if data is None else decode(data, ConfigDocument, path).overrides
         if path != paths.DEFAULT_BROKER_CONFIG:
-            self._set(self._broker_configs, BrokerId(int(id)), overrides)
+            self._set("broker_configs", BrokerId(int(id)), overrides)
             return
-        self.changed |= (overrides or {}) != self._default_broker_config
-        self._default_broker_config = overrides or {}
+        self._replace("default_broker_config", overrides or {})
 
-    def _overrides(self, table: dict[str, Overrides], name: str, path: str, data: bytes | None) -> None:
+    def _overrides(self, table: str, name: str, path: str, data: bytes | None) -> None:
         self._set(table, name, None if data is None else decode(data, ConfigDocument, path).overrides)
 
-    def _set(self, table: dict[Key, Value], key: Key, value: Value | None) -> None:
+    def _set_topic(self, id: TopicId, topic: TopicImage | None) -> None:
+        self._touched[id] = None
+        self._set("topics_by_id", id, topic)
+
+    def _table(self, name: str) -> Mapping[Any, Any]:
+        """A table of the image as it is now."""
+        table: Mapping[Any, Any] | None = self._changed.get(name)
+        return getattr(self._before, name) if table is None else table
+
+    def _set(self, name: str, key: Hashable, value: object) -> None:
         """Put `value` into a table, or take the key out.  What is equal stays the object it was."""
-        if value == table.get(key):
+        if value == self._table(name).get(key):
             return
-        self.changed = True
+        table = self._changed.get(name)
+        if table is None:
+            table = self._changed[name] = dict(getattr(self._before, name))
         if value is None:
             del table[key]
         else:
             table[key] = value
+
+    def _replace(self, name: str, value: object) -> None:
+        if value != self._changed.get(name, getattr(self._before, name)):
+            self._changed[name] = value
 
 
 def topic_image(name: TopicName, document: TopicDocument, before: TopicImage | None = None) -> TopicImage:

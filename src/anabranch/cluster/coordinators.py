@@ -10,7 +10,6 @@ from anabranch.base.clock import Clock
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
-from anabranch.cluster.image import ClusterImage, topic_changes
 from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -59,16 +58,9 @@ def group_coordinator(
         create_topic,
     )
 
-    def image_changed(old: ClusterImage, new: ClusterImage) -> None:
-        coordinator.topics_deleted(
-            {
-                before.name.kafka: before.id
-                for before, after in topic_changes(old, new)
-                if before is not None and after is None
-            }
-        )
-
-    cluster.subscribe(image_changed)
+    cluster.subscribe(
+        lambda change: coordinator.topics_deleted({topic.name.kafka: topic.id for topic in change.deleted})
+    )
     return coordinator
 
 
@@ -125,10 +117,5 @@ def share_coordinator(
         create_topic,
     )
 
-    def image_changed(old: ClusterImage, new: ClusterImage) -> None:
-        states.topics_deleted(
-            {before.id for before, after in topic_changes(old, new) if before is not None and after is None}
-        )
-
-    cluster.subscribe(image_changed)
+    cluster.subscribe(lambda change: states.topics_deleted({topic.id for topic in change.deleted}))
     return ShareCoordinator(groups, states, topics)

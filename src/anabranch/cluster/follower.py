@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import Callable
 
 from anabranch.cluster.builder import ImageBuilder
-from anabranch.cluster.image import ClusterImage
+from anabranch.cluster.image import ClusterImage, ImageChange
 from anabranch.meta import paths
 from anabranch.meta.store import Event, MetadataStore
 
-Subscriber = Callable[[ClusterImage, ClusterImage], None]
+Subscriber = Callable[[ImageChange], None]
 
 
 class Follower:
@@ -72,14 +72,14 @@ class Follower:
                 self._work.set()
                 raise
             if builder.changed:
-                self._swap(builder.build())
+                self._swap(builder.change())
 
-    def _swap(self, image: ClusterImage) -> None:
-        old, self.image = self.image, image
+    def _swap(self, change: ImageChange) -> None:
+        self.image = change.new
         failures: list[Exception] = []
         for subscriber in tuple(self._subscribers):
             try:
-                subscriber(old, image)
+                subscriber(change)
             except Exception as error:  # noqa: BLE001  the others must hear of the image all the same
                 failures.append(error)
         if failures:

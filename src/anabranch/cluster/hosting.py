@@ -10,7 +10,7 @@ as they are.
 
 from collections.abc import Callable
 
-from anabranch.cluster.image import ClusterImage, Overrides, TopicImage, topic_changes
+from anabranch.cluster.image import ClusterImage, ImageChange, Overrides, TopicImage
 from anabranch.log.config import LogConfig
 from anabranch.meta.policies import NamespacePolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
@@ -31,8 +31,9 @@ class Hosting:
         self._log_config = log_config
         self._defaults = defaults
 
-    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        for before, after in topic_changes(old, new):
+    def image_changed(self, change: ImageChange) -> None:
+        old, new, changes = change
+        for before, after in changes:
             if after is None:
                 assert before is not None
                 self._host.remove_topic(before.name)

@@ -1,14 +1,14 @@
 """The cluster as this node knows it: one immutable value, replaced as a whole when it changes.
 
 Handlers read `cluster.image` once and see a state that existed, without locks and without waiting.
-Whoever must act on change (open a log, close one) subscribes and compares two images; what did not
-change is the same object in both, so that comparing is by identity.
+Whoever must act on change (open a log, close one) subscribes and is told the step from one to the next: its
+cost is that of what changed, whatever there is besides.
 
 A topic is found by its name, by what Kafka clients call it, and by its id; `locate` finds what Pulsar clients
 mean by a name, which may be a partition's.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -146,20 +146,23 @@ class TopicChange(NamedTuple):
     after: TopicImage | None
 
 
-def topic_changes(old: ClusterImage, new: ClusterImage) -> Iterator[TopicChange]:
-    """What became of the topics from `old` to `new`, deletions first.
+class ImageChange(NamedTuple):
+    """A step from one image to the next.  A table that is in both the same object has not changed."""
 
-    A topic that was deleted and made again under its name is two changes.
-    """
-    if old.topics_by_id is new.topics_by_id:
-        return
-    for id, before in old.topics_by_id.items():
-        if id not in new.topics_by_id:
-            yield TopicChange(before, None)
-    for id, after in new.topics_by_id.items():
-        earlier = old.topics_by_id.get(id)
-        if earlier is not after:
-            yield TopicChange(earlier, after)
+    old: ClusterImage
+    new: ClusterImage
+    topics: Sequence[TopicChange]
+    """What became of stored topics, deletions first.  One that was deleted and made again is two."""
+
+    @property
+    def deleted(self) -> list[TopicImage]:
+        return [before for before, after in self.topics if before is not None and after is None]
+
+
+def appearance(image: ClusterImage) -> ImageChange:
+    """The step from nothing to `image`: for whoever begins to follow."""
+    nothing = ClusterImage(cluster_id=image.cluster_id)
+    return ImageChange(nothing, image, [TopicChange(None, topic) for topic in image.topics.values()])
 
 
 def collision_key(name: TopicName) -> str | None:

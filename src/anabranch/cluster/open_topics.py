@@ -1,13 +1,14 @@
 """The topics that Pulsar clients have open, told what changes in the cluster: only what concerns them."""
 
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import ClusterImage, topic_changes
+from anabranch.cluster.image import ImageChange
 from anabranch.topics.registry import Topics
 
 
 def keep_informed(topics: Topics, cluster: Cluster) -> None:
-    def image_changed(old: ClusterImage, new: ClusterImage) -> None:
-        for before, after in topic_changes(old, new):
+    def image_changed(change: ImageChange) -> None:
+        old, new, changes = change
+        for before, after in changes:
             if after is None and before is not None:
                 topics.deleted(before.name)
             elif after is not None and before is not None:

@@ -27,7 +27,7 @@ from anabranch.base.errors import (
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
-from anabranch.cluster.image import ClusterImage, topic_changes
+from anabranch.cluster.image import ImageChange
 from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -238,7 +238,7 @@ def subscription_states(
         lambda index: host.is_stored(SUBSCRIPTION_TOPIC, index),
         create_topic,
     )
-    cluster.subscribe(lambda old, new: states.topics_deleted(_deleted(old, new)))
+    cluster.subscribe(lambda change: states.topics_deleted([topic.name.kafka for topic in change.deleted]))
     return states
 
 
@@ -256,9 +256,9 @@ def positions(
         # A compacted view has what retention took from the log, and a cursor may stand there.
         return 0 if partition.log.view is not None else partition.log_start, partition.log_end
 
-    def image_changed(old: ClusterImage, new: ClusterImage) -> None:
-        for topic in _deleted(old, new):
-            made.topic_deleted(topic)
+    def image_changed(change: ImageChange) -> None:
+        for topic in change.deleted:
+            made.topic_deleted(topic.name.kafka)
 
     stored = StoredPositions(groups, states, GroupTopics(lambda: cluster.image))
     made = Positions(stored, stored, bounds)
@@ -266,14 +266,6 @@ def positions(
     seen.ahead = stored.ahead
     cluster.subscribe(image_changed)
     return made, stored
-
-
-def _deleted(old: ClusterImage, new: ClusterImage) -> list[str]:
-    return [
-        before.name.kafka
-        for before, after in topic_changes(old, new)
-        if before is not None and (after is None or after.id != before.id)
-    ]
 
 
 def _commit(shard: GroupShard, token: Token, now_ms: int, positions: list[Position]) -> Effects:

@@ -28,7 +28,7 @@ from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import NON_PERSISTENT, PERSISTENT, TopicName, split_partition
 from anabranch.base.turns import Turns
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import ClusterImage, topic_changes
+from anabranch.cluster.image import ImageChange
 from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
@@ -40,7 +40,7 @@ from anabranch.schemas.subject_deletion import SubjectDeletion
 from anabranch.schemas.subject_lists import SubjectLists
 from anabranch.schemas.subject_registry import Rules, SubjectRegistry
 from anabranch.schemas.subject_store import FOR_ALL, SubjectStore
-from anabranch.schemas.subjects import key_subject, subject_of, topic_of
+from anabranch.schemas.subjects import key_subject, subject_of, topic_of, value_subject
 
 log = logging.getLogger(__name__)
 
@@ -153,9 +153,12 @@ class TopicSchemas:
 
     async def subject(self, name: TopicName) -> str:
         """The topic's subject, without anything that a topic of that name had which is gone."""
-        subject = subject_of(name)
-        if subject in self._gone:
-            await self._clear(subject)
+        return await self.cleared(subject_of(name))
+
+    async def cleared(self, subject: str) -> str:
+        """A subject, without anything of a topic that is gone."""
+        if value_subject(subject) in self._gone:
+            await self._clear(value_subject(subject))
         return subject
 
     async def _clear(self, subject: str) -> None:
@@ -167,8 +170,9 @@ class TopicSchemas:
                     await self.registry.remove(one)
             self._gone.discard(subject)
 
-    def _image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        gone = [before.name for before, after in topic_changes(old, new) if before and not after]
+    def _image_changed(self, change: ImageChange) -> None:
+        old, new, _ = change
+        gone = [topic.name for topic in change.deleted]
         if old.non_persistent is not new.non_persistent:
             gone += [name for name in old.non_persistent if name not in new.non_persistent]
         for name in gone:

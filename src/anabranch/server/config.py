@@ -25,7 +25,7 @@ from typing import Any
 
 from anabranch.base.config import Option, options_of, section
 from anabranch.base.errors import Invalid, InvalidConfig
-from anabranch.cluster.image import ClusterImage
+from anabranch.cluster.image import ImageChange
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.transaction_config import TransactionConfig
@@ -147,8 +147,9 @@ class DynamicConfig:
                 legal[name] = text
         return self.log_config(legal)
 
-    def image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
+    def image_changed(self, change: ImageChange) -> None:
         """A subscriber of the cluster; call it once with the image there is at the start."""
+        new = change.new
         self.apply(new.default_broker_config, new.broker_configs.get(self.current.node.node_id, {}))
 
     def apply(self, dynamic_default: Overrides, dynamic_broker: Overrides) -> None:

@@ -14,7 +14,6 @@ from anabranch.cluster.image import (
     PartitionImage,
     TopicChange,
     collision_key,
-    topic_changes,
 )
 from anabranch.meta import paths
 from anabranch.meta.documents import (
@@ -31,11 +30,15 @@ ORDERS = TopicName.from_kafka("orders")
 B1, B2 = BrokerId(1), BrokerId(2)
 
 
-def applied(image: ClusterImage, *documents: tuple[str, object]) -> ClusterImage:
+def builder_of(image: ClusterImage, *documents: tuple[str, object]) -> ImageBuilder:
     builder = ImageBuilder(image)
     for path, document in documents:
         builder.apply(path, None if document is None else encode(document))
-    return builder.build()
+    return builder
+
+
+def applied(image: ClusterImage, *documents: tuple[str, object]) -> ClusterImage:
+    return builder_of(image, *documents).build()
 
 
 def topic(name: str, id: int, partitions: int = 2, **config: str) -> tuple[str, TopicDocument]:
@@ -146,25 +149,38 @@ def test_damaged_documents_are_named(path: str) -> None:
 
 def test_changes_between_images() -> None:
     before = applied(EMPTY, topic("same", 1), topic("changed", 2), topic("deleted", 3), topic("again", 4))
-    after = applied(
+    change = builder_of(
         before,
+        topic("same", 1),
         topic("changed", 2, partitions=5),
         ("/topics/public/default/deleted", None),
         topic("again", 5),
         topic("new", 6),
-    )
+    ).change()
+    after = change.new
 
     def named(image: ClusterImage, name: str) -> object:
         return image.topics_by_kafka_name[name]
 
-    assert list(topic_changes(before, after)) == [
+    assert change.old is before
+    assert change.topics == [
         TopicChange(named(before, "deleted"), None),  # type: ignore[arg-type]
         TopicChange(named(before, "again"), None),  # type: ignore[arg-type]
         TopicChange(named(before, "changed"), named(after, "changed")),  # type: ignore[arg-type]
         TopicChange(None, named(after, "again")),  # type: ignore[arg-type]
         TopicChange(None, named(after, "new")),  # type: ignore[arg-type]
     ]
-    assert list(topic_changes(after, after)) == []
+    assert [topic.name.local for topic in change.deleted] == ["deleted", "again"]
+    assert ImageBuilder(after).change().topics == []
+
+
+def test_what_did_not_change_is_the_same_object() -> None:
+    before = applied(EMPTY, topic("a", 1), topic("b", 2))
+    after = applied(before, topic("c", 3))
+    assert after.topics is not before.topics
+    assert after.topics_by_kafka_name["a"] is before.topics_by_kafka_name["a"]
+    assert after.namespaces is before.namespaces
+    assert after.brokers is before.brokers
 
 
 def test_collision_keys() -> None:

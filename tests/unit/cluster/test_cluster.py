@@ -27,7 +27,7 @@ from anabranch.base.errors import (
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName, id_text
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.identity import random_id
-from anabranch.cluster.image import BrokerImage, ClusterImage, topic_changes
+from anabranch.cluster.image import BrokerImage, ImageChange
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta import paths
 from anabranch.meta.documents import PartitionDocument, ProducerIdsDocument, encode
@@ -217,7 +217,7 @@ async def test_many_creations_share_syncs_and_images(journal: Path) -> None:
     store = EmbeddedStore.open(journal, disk)
     cluster = await join(store)
     before, images = disk.syncs, []
-    cluster.subscribe(lambda old, new: images.append(new))
+    cluster.subscribe(lambda change: images.append(change.new))
     await asyncio.gather(*(cluster.create_topic(new(f"t{i}", 10)) for i in range(200)))
     assert disk.syncs - before <= 2
     assert len(images) <= 2
@@ -381,9 +381,9 @@ async def test_producer_ids_end(cluster: Cluster, store: EmbeddedStore) -> None:
 async def test_subscribers_see_a_topic_before_its_creator_does(cluster: Cluster) -> None:
     seen: list[tuple[str | None, str | None]] = []
 
-    def subscriber(old: ClusterImage, new: ClusterImage) -> None:
-        assert new is cluster.image
-        for before, after in topic_changes(old, new):
+    def subscriber(change: ImageChange) -> None:
+        assert change.new is cluster.image
+        for before, after in change.topics:
             seen.append((before and before.name.kafka, after and after.name.kafka))
 
     stop = cluster.subscribe(subscriber)
@@ -399,7 +399,7 @@ async def test_subscribers_see_a_topic_before_its_creator_does(cluster: Cluster)
 async def test_what_another_node_changes_arrives_by_itself(store: EmbeddedStore) -> None:
     one, other = await join(store), await join(store, brokers=0)
     arrived = asyncio.Event()
-    other.subscribe(lambda old, new: arrived.set())
+    other.subscribe(lambda change: arrived.set())
     following = asyncio.create_task(other.run())
     made = await one.create_topic(new("orders"))
     await asyncio.wait_for(arrived.wait(), 5)

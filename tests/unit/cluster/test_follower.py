@@ -10,7 +10,7 @@ from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Unavailable
 from anabranch.base.ids import BrokerId
 from anabranch.cluster.follower import Follower
-from anabranch.cluster.image import ClusterImage
+from anabranch.cluster.image import ClusterImage, ImageChange
 from anabranch.meta import paths
 from anabranch.meta.documents import BrokerDocument, encode
 from anabranch.meta.embedded import EmbeddedStore
@@ -73,7 +73,7 @@ async def test_a_writer_sees_its_own_write(store: RemoteStore, follower: Followe
 
 async def test_concurrent_writers_see_theirs_and_share_sweeps(store: RemoteStore, follower: Follower) -> None:
     images: list[ClusterImage] = []
-    follower.subscribe(lambda old, new: images.append(new))
+    follower.subscribe(lambda change: images.append(change.new))
 
     async def write(id: int) -> None:
         path = paths.broker(BrokerId(id))
@@ -90,7 +90,7 @@ async def test_nothing_new_is_no_new_image(store: RemoteStore, follower: Followe
     await put_broker(store, 1)
     await follower.refresh("/brokers/1")
     image = follower.image
-    follower.subscribe(lambda old, new: pytest.fail("nothing changed"))
+    follower.subscribe(lambda change: pytest.fail("nothing changed"))
     await follower.refresh("/brokers/1")
     await store.put("/something/else", b"")
     await follower.refresh("/something/else")
@@ -126,7 +126,8 @@ async def test_it_follows_by_itself_and_ends_in_the_last_state(
     seen: list[int] = []
     last_seen = asyncio.Event()
 
-    def subscriber(old: ClusterImage, new: ClusterImage) -> None:
+    def subscriber(change: ImageChange) -> None:
+        new = change.new
         seen.append(new.brokers[BrokerId(1)].port)
         if seen[-1] == 49:
             last_seen.set()

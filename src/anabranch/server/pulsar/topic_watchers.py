@@ -5,12 +5,12 @@ only at the topics that changed.  Only persistent topics are watched, as Pulsar 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
 from anabranch.base.errors import Invalid
 from anabranch.base.ids import Namespace, TopicName
-from anabranch.cluster.image import ClusterImage, TopicChange, TopicImage, topic_changes
+from anabranch.cluster.image import ImageChange, TopicChange, TopicImage
 from anabranch.server.pulsar.topic_lists import ListPattern, hash_of_sorted, names_of
 from anabranch.wire.pulsar import commands_pb2 as pb
 
@@ -67,18 +67,17 @@ class TopicWatchers:
             self._unsubscribe()
             self._unsubscribe = None
 
-    def _image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
-        if old.topics_by_id is new.topics_by_id:
+    def _image_changed(self, change: ImageChange) -> None:
+        if not change.topics:
             return
-        changes = list(topic_changes(old, new))
         for watcher in list(self._watchers.values()):
             try:
-                self._look(watcher, changes)
+                self._look(watcher, change.topics)
             except Invalid as error:  # its pattern is too much work on these names
                 self._connection.refuse(error)
                 return
 
-    def _look(self, watcher: Watcher, changes: list[TopicChange]) -> None:
+    def _look(self, watcher: Watcher, changes: Sequence[TopicChange]) -> None:
         before: set[TopicName] = set()
         after: set[TopicName] = set()
         for was, now in changes:

@@ -16,7 +16,7 @@ from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import BrokerImage
+from anabranch.cluster.image import BrokerImage, appearance
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.server.config import DynamicConfig
@@ -138,7 +138,7 @@ async def broker_in(folder: Path, **static: str) -> AsyncIterator[Broker]:
         lambda overrides: (config.log_config(overrides), None)[1],
     )
     cluster.subscribe(config.image_changed)
-    config.image_changed(cluster.image, cluster.image)
+    config.image_changed(appearance(cluster.image))
     await cluster.register_broker(BrokerImage(BrokerId(1), "127.0.0.1", 9092))
     if TopicName.from_kafka("orders") not in cluster.image.topics:
         await cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))

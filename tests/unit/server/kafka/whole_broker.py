@@ -27,7 +27,7 @@ from anabranch.base.network import FileRange
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.hosting import Hosting
-from anabranch.cluster.image import BrokerImage, ClusterImage, TopicImage
+from anabranch.cluster.image import BrokerImage, ClusterImage, TopicImage, appearance
 from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
@@ -155,9 +155,8 @@ async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]
     )
     host = PartitionHost(disk, clock, data, BrokerId(1))
     hosting = Hosting(host, dynamic.stored_log_config)
-    nothing = ClusterImage(cluster_id=cluster.image.cluster_id)
     for subscriber in (dynamic.image_changed, hosting.image_changed):
-        subscriber(nothing, cluster.image)
+        subscriber(appearance(cluster.image))
         cluster.subscribe(subscriber)
     host.recover()
     await cluster.register_broker(BrokerImage(BrokerId(1), "127.0.0.1", 9092, "rack-a"))
