@@ -30,6 +30,7 @@ class Log:
         self.start = 0
         self.end = 0
         self.reads = 0
+        self.splits = False
         self._waiters = Waiters()
 
     def append(self, messages: int = 1, **metadata: object) -> int:

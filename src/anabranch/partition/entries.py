@@ -6,41 +6,23 @@
 Reads go to the page cache and are copied from there, since a frame's head stands before each entry.  What
 is not in the cache is read by a thread first: `pending` says when to ask again, and the loop goes on.
 
-Batches of Kafka's producers are translated once (`translations`): small ones here and now, large ones in
-turns, for which a reader has to wait as for the disk.  What nobody can read is passed over: the broker does
-not look into batches when it takes them.
+Batches of Kafka's producers are translated (`pulsar_part`), for which a reader may have to wait as for the
+disk.  What nobody can read is passed over: the broker does not look into batches when it takes them.
 """
 
 import asyncio
 from typing import NamedTuple, Protocol
 
-from anabranch.base.disk import Buffer
-from anabranch.base.errors import AnabranchError, OffsetOutOfRange, TooLarge
+from anabranch.base.errors import OffsetOutOfRange
 from anabranch.base.network import FileRange
 from anabranch.base.page_cache import is_cached, read_through
 from anabranch.base.waiters import Waiter
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition_log import Isolation
-from anabranch.partition.translations import (
-    LARGE_BYTES,
-    MANY_MESSAGES,
-    NOTHING,
-    Translated,
-    Translations,
-    aside,
-    in_turns,
-    key_of,
-    passed_over,
-)
+from anabranch.partition.pulsar_part import pulsar_part
+from anabranch.partition.translations import Translations
 from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader, read_header, split_batches
 from anabranch.records.entries import Entry, as_entry, read_metadata
-from anabranch.records.entry_payloads import LIMIT_BYTES
-from anabranch.records.record import payload_of
-from anabranch.records.to_pulsar import entry_pieces, gaps_in, seal_entry
-
-Pending = asyncio.Future[None]
-
-_READERS = "Pulsar's clients"
 
 
 class Entries(NamedTuple):
@@ -81,13 +63,15 @@ class Readable(Protocol):
 
 
 class EntryReader:
-    __slots__ = ("_is_own_only", "_isolation", "_partition", "_warmed")
+    __slots__ = ("_is_own_only", "_isolation", "_partition", "_warmed", "splits")
 
     def __init__(self, partition: Readable, *, is_own_only: bool = False) -> None:
         """`is_own_only`: what Pulsar producers sent and nothing else, decided as soon as it is stored."""
         self._partition = partition
         self._is_own_only = is_own_only
         self._isolation = Isolation.UNCOMMITTED if is_own_only else Isolation.COMMITTED
+        self.splits = False
+        """Whether batches of Kafka's producers come message by message, each an entry of its own."""
         self._warmed: FileRange | None = None  # once is enough: some file systems always say they would wait
 
     @property
@@ -132,11 +116,18 @@ class EntryReader:
                     gaps = _gaps(header, payload) if header.count <= header.last_offset_delta else ()
                     entries.append(as_entry(header, payload, gaps))
                 else:
-                    made = _translated(self._partition, header, batch)
+                    made = pulsar_part(
+                        self._partition, self._partition.translations, header, batch, splits=self.splits
+                    )
                     if isinstance(made, asyncio.Future):
                         return Entries(entries, next_offset) if entries else Entries([], offset, made)
                     if made.data:
                         entries.append(as_entry(header, memoryview(made.data), made.gaps))
+                    entries += [
+                        Entry(at, 1, header.leader_epoch, header.max_timestamp, memoryview(message))
+                        for at, message in made.messages
+                        if at >= offset
+                    ]
             next_offset = header.last_offset + 1
         return Entries(entries, next_offset)
 
@@ -158,6 +149,8 @@ class EntryReader:
         header = read_header(part.file.pread(HEADER_SIZE, part.position))
         if header.base_offset > offset:  # compaction left a gap there
             return offset, header.base_offset
+        if self.splits and not header.attributes & PULSAR_ENTRY:
+            return offset, offset + 1
         return header.base_offset, header.last_offset + 1
 
 
@@ -183,51 +176,6 @@ def _own_entries(data: bytes, offset: int) -> Entries:
         if header.attributes & PULSAR_ENTRY:
             entries.append(as_entry(header, batch[HEADER_SIZE:]))
     return Entries(entries, next_offset)
-
-
-def _translated(partition: Readable, header: BatchHeader, batch: memoryview) -> Translated | Pending:
-    """A batch of a Kafka producer."""
-    key = key_of(partition, header)
-    translations = partition.translations
-    made = translations.find(key)
-    if made is not None:
-        return made
-    fits_bytes = translations.fits_bytes()
-    is_small = len(batch) <= LARGE_BYTES and header.last_offset_delta < MANY_MESSAGES
-    made = _made_now(header, batch, fits_bytes) if is_small else None
-    if made is None:
-        return translations.begin(key, lambda: _made(header, batch, fits_bytes))
-    translations.keep(key, made)
-    return made
-
-
-def _made_now(header: BatchHeader, batch: memoryview, fits_bytes: int) -> Translated | None:
-    """None if it is larger than it looks."""
-    try:
-        payload = payload_of(header, batch, LARGE_BYTES)
-        if not header.count:
-            return NOTHING
-        data = seal_entry(header, entry_pieces(header, payload), fits_bytes)
-        return Translated(data, gaps_in(header, payload))
-    except TooLarge:
-        return None
-    except AnabranchError as error:
-        passed_over(header, _READERS, error)
-        return NOTHING
-
-
-async def _made(header: BatchHeader, batch: memoryview, fits_bytes: int) -> Translated:
-    try:
-        payload: Buffer = batch[HEADER_SIZE:]
-        if header.codec:
-            payload = await aside(payload_of, header, batch, LIMIT_BYTES)
-        if not header.count:
-            return NOTHING
-        pieces = await in_turns(entry_pieces(header, payload))
-        return Translated(await aside(seal_entry, header, pieces, fits_bytes), gaps_in(header, payload))
-    except AnabranchError as error:
-        passed_over(header, _READERS, error)
-        return NOTHING
 
 
 def _is_aborted(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:

@@ -30,7 +30,7 @@ LARGE_BYTES = 16 << 10
 """What is larger, or has more messages than the loop should give a moment for, is not made at once."""
 MANY_MESSAGES = 128
 
-_ROOM_BYTES = 400  # that one takes beside its bytes
+_ROOM_BYTES = 200  # that one takes beside its bytes, about
 _passed_over = Seldom(logging.getLogger(__name__), 10.0)
 _threads = ThreadPoolExecutor(1, thread_name_prefix="translate")
 _Result = TypeVar("_Result")
@@ -53,6 +53,14 @@ class Translated(NamedTuple):
     """Empty if it is nothing that the other protocol's clients can read."""
     gaps: tuple[tuple[int, int], ...] = ()
     """Offsets in it that have no message."""
+    messages: tuple[tuple[int, bytes], ...] = ()
+    """Each message for itself, by its offset, where that is wanted and not `data`."""
+
+    @property
+    def size_bytes(self) -> int:
+        return (
+            len(self.data) + sum([len(message) + _ROOM_BYTES for _, message in self.messages]) + _ROOM_BYTES
+        )
 
 
 NOTHING = Translated(b"")
@@ -85,9 +93,9 @@ class Translations:
         if key in self._kept:
             return
         self._kept[key] = made
-        self._kept_bytes += len(made.data) + _ROOM_BYTES
+        self._kept_bytes += made.size_bytes
         while self._kept_bytes > self._limit and len(self._kept) > 1:
-            self._kept_bytes -= len(self._kept.popitem(last=False)[1].data) + _ROOM_BYTES
+            self._kept_bytes -= self._kept.popitem(last=False)[1].size_bytes
 
     def begin(self, key: Key, work: Work) -> "asyncio.Future[None]":
         """Have `work` make it, unless somebody did so already; done when it is kept."""
@@ -127,7 +135,7 @@ class Translations:
         self._under_way.clear()
 
 
-async def in_turns(pieces: Iterable[bytes]) -> list[bytes]:
+async def in_turns(pieces: Iterable[_Result]) -> list[_Result]:
     """All of `pieces`, between each of which others have a turn."""
     made = []
     for piece in pieces:

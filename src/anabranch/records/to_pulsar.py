@@ -11,6 +11,9 @@
 So entry id + batch index is the offset here as everywhere.  Where properties cannot say what the headers did
 (a name twice, bytes, null) the property `kafka.headers` has all of them, in order, as `headers` writes them.
 
+Consumers that share a subscription by keys get every message as an entry of its own, since a batch may have
+messages of several keys.
+
 An entry is not compressed unless it would be larger than clients take; then it is, and what is too large all
 the same is TooLarge.  Every message is written by hand: a protobuf object each would take twice the time.
 """
@@ -25,10 +28,11 @@ from anabranch.records.entries import MAX_MESSAGES
 from anabranch.records.entry_payloads import LIMIT_BYTES, entry_of
 from anabranch.records.headers import HEADERS, ORDERING_KEY, as_text, write_headers
 from anabranch.records.pulsar_metadata_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
-from anabranch.records.record import Header, iter_fields, payload_of, read_headers
+from anabranch.records.record import Header, iter_fields, iter_records, payload_of, read_headers
 
 PRODUCER_NAME = "kafka"
 
+_FEW = 32  # entries; some 100 us
 _PIECE = 3 * 64  # parts of messages, three each; some 100 us
 _FAST_LEVEL = 1
 _SHORT = 512
@@ -89,6 +93,29 @@ def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:
             out.clear()
     out.append(_GONE * (header.last_offset + 1 - expected))
     yield b"".join(out)
+
+
+def message_pieces(header: BatchHeader, payload: Buffer) -> Iterator[list[tuple[int, bytes]]]:
+    """The records of a batch as entries of their own, each by its offset; a few at a time, too."""
+    data = payload if type(payload) is bytes else bytes(payload)
+    out: list[tuple[int, bytes]] = []
+    sequence = max(header.base_sequence, 0)
+    for record in iter_records(header, data):
+        value = record.value or b""
+        metadata = MessageMetadata(
+            producer_name=PRODUCER_NAME,
+            sequence_id=sequence + record.offset - header.base_offset,
+            publish_time=max(header.max_timestamp, 0),
+            uncompressed_size=len(value),
+        )
+        if record.value is None:
+            metadata.null_value = True
+        describe(metadata, record.timestamp, record.key, record.headers)
+        out.append((record.offset, entry_of(metadata, value)))
+        if len(out) > _FEW:
+            yield out
+            out = []
+    yield out
 
 
 def gaps_in(header: BatchHeader, payload: Buffer) -> tuple[tuple[int, int], ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def dispatcher_for(of: "Subscription", kind: SubscriptionKind, first: Consumer) -> Dispatcher:
     """For consumers of that kind that share as the first one wants to."""
     reading, surroundings, settings = of.reading, of.surroundings, of.settings
+    surroundings.source.splits = kind == SubscriptionKind.KEY_SHARED
     if kind == SubscriptionKind.EXCLUSIVE:
         return SingleActive(Exclusive(), reading, surroundings, of.wake, settings)
     if kind == SubscriptionKind.FAILOVER:

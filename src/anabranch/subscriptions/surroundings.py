@@ -1,6 +1,6 @@
 """What a subscription stands on: the log it reads, time, and the rates that bound it.
 
-EntrySource      partition/entries.EntryReader: entries from an offset on, and a call when there are more
+LogSource        partition/entries.EntryReader: entries from an offset on, and a call when there are more
 CompactedSource  topics/compacted_entries: the last message of every key
 Timers           an asyncio event loop, or what a test puts in its place
 DispatchLimit    a token bucket; several may apply to one subscription (its own, its topic's)
@@ -34,6 +34,13 @@ class EntrySource(Protocol):
     def stop_waiting(self, waiter: Waiter) -> None: ...
 
 
+class LogSource(EntrySource, Protocol):
+    """All messages of a log."""
+
+    splits: bool
+    """Whether batches of Kafka's producers come message by message: for who goes by their keys."""
+
+
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
@@ -63,7 +70,7 @@ class CompactedSource(EntrySource, Protocol):
 
 
 class Surroundings(NamedTuple):
-    source: EntrySource
+    source: LogSource
     clock: Clock
     timers: Timers
     compacted: CompactedSource | None = None

@@ -11,6 +11,7 @@ from anabranch.base import errors
 from anabranch.records.entries import ChecksumMismatch
 from anabranch.schemas import errors as schemas
 from anabranch.subscriptions import errors as subscriptions
+from anabranch.subscriptions.durable import GroupInUse
 from anabranch.subscriptions.pending_acks import TransactionConflict
 from anabranch.topics import errors as topics
 from anabranch.wire.pulsar.commands_pb2 import ServerError
@@ -74,6 +75,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     topics.SubscriptionBusy: ServerError.MetadataError,  # who unsubscribes beside others hears that
     subscriptions.ConsumerBusy: ServerError.ConsumerBusy,
     subscriptions.SubscriptionTypeMismatch: ServerError.ConsumerBusy,
+    GroupInUse: ServerError.ConsumerBusy,
     TransactionConflict: ServerError.TransactionConflict,
     # Later.
     errors.Conflict: ServerError.ServiceNotReady,
