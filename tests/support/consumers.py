@@ -18,6 +18,7 @@ from anabranch.groups.effects import Answer, Effects
 from anabranch.groups.group import Group
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.shard import GroupShard
+from anabranch.groups.share_group import ShareGroup
 
 GROUP = "g"
 
@@ -135,7 +136,7 @@ def durable(groups: dict[str, Group]) -> dict[str, Any]:
     return {
         group_id: {name: value for name, value in vars(group).items() if name not in soft}
         for group_id, group in groups.items()
-        if isinstance(group, ConsumerGroup)
+        if isinstance(group, ConsumerGroup | ShareGroup)
     }
 
 
