@@ -16,6 +16,7 @@ import json
 import shlex
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,7 +61,15 @@ def measure(row: Row, kafka: Server, ours: Server, rounds: int) -> dict[str, Any
 def make_offsets_topic(bootstrap: str) -> None:
     """Kafka makes it when somebody first asks for a coordinator, and refuses commits until it has."""
     consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "first", "log_level": 0})
-    consumer.committed([ck.TopicPartition("nothing", 0)], timeout=60)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            consumer.committed([ck.TopicPartition("nothing", 0)], timeout=60)
+            break
+        except ck.KafkaException:  # its coordinator is being found, or loads
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
     consumer.close()
 
 
