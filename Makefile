@@ -54,6 +54,7 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Pulsar's Java clien
 	$(BIN)/python bench/anchors/java_groups.py
 	$(BIN)/python bench/anchors/java_transactions.py
 	$(BIN)/python bench/anchors/java_verifiable.py
+	$(BIN)/python bench/anchors/java_share_consumers.py
 	$(BIN)/python bench/anchors/word_count.py
 	$(BIN)/python bench/anchors/differential.py
 	$(BIN)/python bench/anchors/pulsar_flows.py java

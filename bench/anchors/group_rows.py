@@ -5,12 +5,13 @@ A row's `load` runs once against a broker and gives its figures:
     settled_s     from a member's subscribe() (of the last one, where many start) until every partition has
                   one owner and every member a partition, as the members' own callbacks tell it
     commits_s     OffsetCommit requests a second;  offsets_s: the offsets in them
-    records_s     records a second in committed transactions
+    records_s     records a second in committed transactions, or read by share consumers
 
 Members are librdkafka's, with its defaults: they heartbeat every three seconds, so a join comes at a moment
 of that beat that a row's `round` chooses, the same for both brokers.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +19,16 @@ from functools import partial
 
 import commit_load
 import confluent_kafka as ck
+import share_load
 from confluent_kafka.admin import AdminClient, NewTopic
 from matrix import AT_LEAST, AT_MOST, Target
 from members import Members
 from pairs import Server
 from process import cpu_s
+from servers import ROOT
+
+sys.path.insert(0, str(ROOT))
+from tests.compat.share_processes import tell_group
 
 FIGURES = ("settled_s", "commits_s", "offsets_s", "records_s", "cpu_per_record", "cpu_per_commit")
 BEAT_S = 3.0
@@ -118,6 +124,27 @@ def transactions(count: int, server: Server, _: int) -> Figures:
     return {"records_s": records / took_s, "records": records, "broker_cpu_s": cpu_s(server.pid) - before}
 
 
+def shared(consumers: int, records: int, server: Server, _: int) -> Figures:
+    """A share group reads 100-byte records of four partitions to the end."""
+    topic = make_topic(server.bootstrap, 4)
+    producer = ck.Producer({"bootstrap.servers": server.bootstrap, "log_level": 0, "linger.ms": 20})
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, b"x" * 100, partition=number % 4)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush(60)
+    tell_group(server.bootstrap, topic, {"share.auto.offset.reset": "earliest"})
+    before = cpu_s(server.pid)
+    took_s = share_load.drain(server.bootstrap, topic, topic, consumers, records)
+    return {
+        "records_s": records / took_s,
+        "cpu_per_record": (cpu_s(server.pid) - before) / records,
+    }
+
+
 def no_slower(figure: str) -> dict[str, Target]:
     return {figure: (AT_LEAST, 1.0)}
 
@@ -136,5 +163,6 @@ ROWS = (
     Row("commits, 4 groups, each waits", partial(commits, 1, 1, 1_000), no_slower("commits_s")),
     Row("commits, 4 groups, 16 under way", partial(commits, 16, 1, 10_000), no_slower("commits_s")),
     Row("commits of 100 offsets, 4 groups", partial(commits, 4, 100, 300), {}),
+    Row("a share group of 4 consumers", partial(shared, 4, 400_000), no_slower("records_s")),
     Row("transactions of 100 records", partial(transactions, 200), no_slower("records_s")),
 )
