@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from anabranch.admin.call import Accepted, Call, Message, Text
 from anabranch.admin.errors import Refused, reason_of, status_of
 from anabranch.admin.openapi import description
-from anabranch.admin.routes import Route, load_routes
+from anabranch.admin.routes import Manner, Route, load_routes
 from anabranch.admin.services import AdminServices
 from anabranch.base.errors import AnabranchError, TooLarge
 
@@ -86,17 +86,17 @@ class App:
         try:
             body = await _body_of(route, request)
             path = {name: unquote_plus(text, errors="strict") for name, text in request.path_params.items()}
-            result = await route.handler(Call(self._services, path, dict(request.query_params), body))
+            result = await route.handler(Call(self._services, path, request.query_params, body))
         except (AnabranchError, OSError) as error:
-            return _refusal(error)
+            return _refusal(error, route.manner)
         except UnicodeDecodeError:
-            return _refusal(Refused(400, "the path is not UTF-8"))
+            return _refusal(Refused(400, "the path is not UTF-8"), route.manner)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
             log.exception("%s %s failed", route.method, route.path)
-            return _refusal(error)
-        return _response(result)
+            return _refusal(error, route.manner)
+        return _response(result, "application/json" if route.manner is None else route.manner.media)
 
     async def _describe(self, request: Request) -> Response:
         return JSONResponse(description(self._routes))
@@ -123,7 +123,7 @@ async def _body_of(route: Route, request: Request) -> Any:
         raise Refused(400, f"the body is not what it should be: {error}") from None
 
 
-def _response(result: object) -> Response:
+def _response(result: object, media: str) -> Response:
     if result is None:
         return Response(status_code=204)
     if isinstance(result, Text):
@@ -134,7 +134,7 @@ def _response(result: object) -> Response:
     if isinstance(result, Accepted):
         status, result = 202, result.value
     told = msgspec.json.encode(without_nulls(result))
-    return Response(told, status_code=status, media_type="application/json")
+    return Response(told, status_code=status, media_type=media)
 
 
 def without_nulls(value: object) -> object:
@@ -162,8 +162,11 @@ def _pruned(value: object) -> object:
     return value
 
 
-def _refusal(error: BaseException) -> Response:
-    return JSONResponse({"reason": reason_of(error)}, status_code=status_of(error))
+def _refusal(error: BaseException, manner: Manner | None) -> Response:
+    if manner is None:
+        return JSONResponse({"reason": reason_of(error)}, status_code=status_of(error))
+    status, told = manner.refusal(error)
+    return JSONResponse(told, status_code=status, media_type=manner.media)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from starlette.datastructures import QueryParams
+
 from anabranch.admin.errors import Refused
 from anabranch.admin.services import AdminServices
 from anabranch.base.errors import UnknownNamespace, UnknownTopic
@@ -34,7 +36,7 @@ class Call:
     __slots__ = ("body", "path", "query", "services")
 
     def __init__(
-        self, services: AdminServices, path: Mapping[str, str], query: Mapping[str, str], body: Any
+        self, services: AdminServices, path: Mapping[str, str], query: QueryParams, body: Any
     ) -> None:
         self.services = services
         self.path = path
@@ -83,6 +85,10 @@ class Call:
     def flag(self, name: str, default: bool = False) -> bool:
         text = self.query.get(name)
         return default if text is None else text.lower() == "true"
+
+    def several(self, name: str) -> list[str]:
+        """What is said under a name that may come more than once."""
+        return self.query.getlist(name)
 
     def number(self, name: str, default: int) -> int:
         return default if name not in self.query else whole_number(self.query[name], name)

@@ -23,7 +23,7 @@ _BASE = API + "/schemas/{tenant}/{namespace}/{topic}"
 class PostedSchema(msgspec.Struct, rename="camel"):
     type: str
     schema: str = ""
-    properties: dict[str, str] = {}
+    properties: dict[str, str] | None = None  # Go's client says null
 
 
 class SchemaInfo(msgspec.Struct, rename="camel"):
@@ -105,7 +105,7 @@ def _definition(call: Call) -> Definition:
         except msgspec.MsgspecError as error:
             raise InvalidSchema(f"a KEY_VALUE schema is an object of a key and a value: {error}") from None
         data = of_key_and_value(*(_bytes(part) for part in (told.key, told.value)))
-    return Definition(posted.type, data, posted.properties)
+    return Definition(posted.type, data, posted.properties or {})
 
 
 def _bytes(value: Any) -> bytes:

@@ -22,8 +22,6 @@ from anabranch.schemas.definition import Definition, key_and_value, of_key_and_v
 from anabranch.schemas.errors import InvalidSchema, LibraryMissing
 from anabranch.schemas.reading import Imports, Reading
 
-_ALWAYS_THERE = "google/protobuf/"
-
 
 def for_kafka(definition: Definition) -> Reading | None:
     """What Kafka's clients see of what a Pulsar client brought: of a key and a value, the value."""
@@ -79,7 +77,7 @@ def _text(definition: Definition) -> str | None:
         return None
     told = native(definition.data)
     file = next(file for file in told.files.file if file.name == told.root_file_descriptor_name)
-    if not all(name.startswith(_ALWAYS_THERE) for name in file.dependency):
+    if not all(protobuf.well_known(name) for name in file.dependency):
         return None  # what it imports is in no subject
     return protobuf.serialized(file.SerializeToString())
 

@@ -4,16 +4,19 @@
     base 64     -> decoded, and built together with what it imports
 
 What it imports comes as descriptors too, by the names that the file uses; google/protobuf/*.proto is always
-there.  A descriptor is the same for what differs in comments, white space and the file's own name alone.
+there, google/type/*.proto if googleapis-common-protos is installed.  A descriptor is the same for what
+differs in comments, white space and the file's own name alone.
 """
 
 import binascii
+import re
 import subprocess
 import sys
 import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,10 +30,7 @@ from anabranch.schemas.protoc_process import COMPILED, IMPORTS, NOT_INSTALLED, S
 FILE_NAME = "schema.proto"
 
 _COMPILE_S = 15.0
-_KNOWN = (
-    *("any", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp"),
-    *("wrappers", "type", "api"),  # the last two import others
-)
+_KNOWN = re.compile(r"google/(?:protobuf|type)/[a-z_]+\.proto")
 
 
 class Parsed(NamedTuple):
@@ -39,8 +39,10 @@ class Parsed(NamedTuple):
 
 
 def parse(text: str, imports: Mapping[str, bytes]) -> Parsed:
-    """InvalidSchema if it is none; `imports` are descriptors by the names that the file uses, those first
-    that others of them need."""
+    """InvalidSchema if it is none.
+
+    `imports` are descriptors by the names that the file uses, those first that others of them need.
+    """
     needed = {name: _descriptor(data, name) for name, data in imports.items()}
     file = _decoded(text)
     if file is None:
@@ -102,26 +104,36 @@ def _build(file: pb.FileDescriptorProto, imports: Mapping[str, pb.FileDescriptor
     """InvalidSchema if names, numbers or types do not go together."""
     pool = descriptor_pool.DescriptorPool()
     try:
-        for known in _well_known():
-            if known.name not in imports:
-                pool.Add(known)
-        for needed in imports.values():
+        for needed in (*imports.values(), file):
+            for name in needed.dependency:
+                if name not in imports:
+                    _add_known(pool, name, set())
             pool.Add(needed)
-        pool.Add(file)
         pool.FindFileByName(file.name)
     except (TypeError, KeyError, ValueError) as error:
         raise InvalidSchema(f"this is no Protobuf schema: {str(error)[:500]}") from error
 
 
-@lru_cache(maxsize=1)
-def _well_known() -> tuple[pb.FileDescriptorProto, ...]:
-    from importlib import import_module
+def _add_known(pool: descriptor_pool.DescriptorPool, name: str, added: set[str]) -> None:
+    """One of the files that everybody has, and those that it imports."""
+    known = None if name in added else well_known(name)
+    if known is not None:
+        added.add(name)
+        for other in known.dependency:
+            _add_known(pool, other, added)
+        pool.Add(known)
 
-    files = []
-    for name in _KNOWN:
-        module = import_module(f"google.protobuf.{name}_pb2")
-        files.append(pb.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
-    return tuple(files)
+
+@lru_cache(maxsize=64)
+def well_known(name: str) -> pb.FileDescriptorProto | None:
+    """A file that everybody has, whether it is given or not; None if it is none."""
+    if not _KNOWN.fullmatch(name):
+        return None
+    try:
+        module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    except ImportError:
+        return None
+    return pb.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
 
 @lru_cache(maxsize=16)
@@ -139,7 +151,8 @@ def _compiled(text: str, imports: tuple[tuple[str, bytes], ...]) -> bytes:
         if done.returncode == NOT_INSTALLED:
             raise LibraryMissing("schemas of this type need grpcio-tools: pip install 'anabranch[schemas]'")
         if done.returncode:
-            told = done.stderr.decode("utf-8", "replace").replace(f"{folder}/", "").strip()
+            lines = done.stderr.decode("utf-8", "replace").replace(f"{folder}/", "").splitlines()
+            told = "; ".join(line for line in lines if line.startswith(SOURCE)) or f"exit {done.returncode}"
             raise InvalidSchema(f"this is no Protobuf schema: {told[:500]}")
         compiled = pb.FileDescriptorSet.FromString(Path(folder, COMPILED).read_bytes())
     return compiled.file[0].SerializeToString()

@@ -8,6 +8,7 @@ nothing but the answer when it fails.  What is wrong with the file is on standar
 
 import resource
 import sys
+from pathlib import Path
 
 SOURCE, IMPORTS, COMPILED = "schema.proto", "imports.bin", "schema.bin"
 NOT_INSTALLED = 3
@@ -20,7 +21,7 @@ def main(folder: str) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     try:
-        from grpc_tools import _get_resource_file_name, protoc
+        from grpc_tools import protoc
     except ImportError:
         return NOT_INSTALLED
     return int(
@@ -29,7 +30,7 @@ def main(folder: str) -> int:
                 "protoc",
                 f"--descriptor_set_in={folder}/{IMPORTS}",
                 f"-I{folder}",
-                f"-I{_get_resource_file_name('grpc_tools', '_proto')}",
+                f"-I{Path(protoc.__file__).parent / '_proto'}",
                 f"--descriptor_set_out={folder}/{COMPILED}",
                 f"{folder}/{SOURCE}",
             ]
