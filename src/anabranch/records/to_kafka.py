@@ -92,7 +92,8 @@ class KafkaBatch:
     def __init__(self, header: BatchHeader, metadata: MessageMetadata) -> None:
         self._header = header
         self._metadata = metadata
-        self._base_ms = self._newest_ms = header.max_timestamp
+        self._base_ms = header.max_timestamp
+        self._newest_ms = -1 << 63
         self._is_stamped = bool(header.attributes & LOG_APPEND_TIME)
         self._common = _common_headers(metadata)
         self._count = 0
@@ -138,7 +139,8 @@ class KafkaBatch:
         at, end = 0, len(data)
         base = self._header.base_offset
         headers = encode_headers(self._common)
-        last, stamp = b"", _UNCHANGED
+        last: bytes | None = None
+        stamp = _UNCHANGED
         for offset in range(base, self._header.last_offset + 1):
             start = at + 4
             if start > end:
@@ -185,6 +187,7 @@ class KafkaBatch:
         """Attributes and timestamp of a record whose event time is written as `time`."""
         event_ms = sum((byte & 127) << 7 * i for i, byte in enumerate(time))
         if not event_ms or self._is_stamped:
+            self._newest_ms = max(self._newest_ms, self._base_ms)
             return _UNCHANGED
         self._newest_ms = max(self._newest_ms, event_ms)
         return b"\0" + varint(event_ms - self._base_ms)
