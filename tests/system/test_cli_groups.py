@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
 
 from tests.compat.clients import raw
 from tests.support.broker import BrokerProcess
@@ -100,6 +100,44 @@ def test_members_assignment_and_lag(run: Run, broker: BrokerProcess, topic: str,
     consumer.close()
     run("group", "reset", group, "--to", "earliest", "--topic", topic)
     assert committed(run, group) == {0: 0, 1: 0}
+    assert run("group", "delete", group).stdout == f"deleted {group}\n"
+    assert group not in run("group", "list").stdout
+
+
+def test_a_share_group(run: Run, broker: BrokerProcess, topic: str) -> None:
+    group = f"sharers-{topic}"
+    consumer = ShareConsumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "sharer"}
+    )
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        consumer.poll(timeout=0.1)
+        assert time.monotonic() < deadline
+        if {"group": group, "protocol": "share", "state": "stable"} in from_json(
+            run("group", "list", "--json")
+        ):
+            (described,) = from_json(run("group", "describe", group, "--json"))
+            if [part["lag"] for part in described["partitions"]] == [0, 0]:  # it begins at the end
+                break
+    (member,) = described["members"]
+    assert (member["client"], member["reads"]) == ("sharer", [[topic, 0], [topic, 1]])
+    assert described["partitions"][1] == {
+        "topic": topic,
+        "partition": 1,
+        "start": RECORDS,
+        "lag": 0,
+        "members": [member["member"]],
+    }
+    assert f"{topic}:0,1" in run("group", "describe", group).stdout
+    for command in (["reset", group, "--to", "earliest"], ["delete", group]):
+        refused = run("group", *command, exit_code=1).stderr.splitlines()
+        assert refused[0] == f"anabranch: group '{group}' is in use: 1 member, stable"
+    consumer.close()
+    run("group", "reset", group, "--to", "earliest")
+    run("group", "reset", group, "--by", "30", "--topic", topic, "--partition", "1")
+    (described,) = from_json(run("group", "describe", group, "--json"))
+    assert [(part["start"], part["lag"]) for part in described["partitions"]] == [(0, 100), (30, 70)]
     assert run("group", "delete", group).stdout == f"deleted {group}\n"
     assert group not in run("group", "list").stdout
 

@@ -20,11 +20,12 @@ from anabranch.wire.kafka.decoder import Cursor, decode_answer, skip_tags
 from anabranch.wire.kafka.encoder import request_encoder
 from anabranch.wire.kafka.schema import ErrorCode, answers_flexibly, api_name, is_flexible, newest_version
 
-METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
+METADATA, FIND_COORDINATOR, LIST_GROUPS, API_VERSIONS = 3, 10, 16, 18
 INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
+SHARE_GROUP_DESCRIBE, DESCRIBE_SHARE_GROUP_OFFSETS, ALTER_SHARE_GROUP_OFFSETS = 77, 90, 91
 
-TRANSACTIONS = 1  # FindCoordinator: the kind of key
+GROUPS, TRANSACTIONS = 0, 1  # FindCoordinator: the kind of key
 _CLIENT_ID = b"anabranch-cli"
 _LARGEST_ANSWER_BYTES = 256 << 20
 
@@ -54,12 +55,14 @@ class Exchange:
         brokers = self._metadata([]).brokers
         return [self._to(Address(broker.host, broker.port), api_key, values) for broker in brokers]
 
-    def to_coordinator(self, api_key: int, transactional_id: str, values: Mapping[str, Any]) -> Any:
-        """The answer of the coordinator of `transactional_id`."""
-        question = {"key": transactional_id, "key_type": TRANSACTIONS, "coordinator_keys": [transactional_id]}
+    def to_coordinator(
+        self, api_key: int, key: str, values: Mapping[str, Any], key_type: int = TRANSACTIONS
+    ) -> Any:
+        """The answer of the coordinator of `key`, a transactional id or a group."""
+        question = {"key": key, "key_type": key_type, "coordinator_keys": [key]}
         answer = self.to_any(FIND_COORDINATOR, question)
         found = answer.coordinators[0] if answer.coordinators else answer
-        check(found.error_code, f"the coordinator of {transactional_id!r}")
+        check(found.error_code, f"the coordinator of {key!r}")
         return self._to(Address(found.host, found.port), api_key, values)
 
     def to_leader(self, api_key: int, topic: str, partition: int, values: Mapping[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """`anabranch group`: who reads, how far each group has got, and sending one somewhere else.
 
-Lag is what lies between a group's committed offset and the end of a partition.
+Lag is what lies between a group's committed offset and the end of a partition.  Share groups, of which the
+client library knows nothing, are in `group_share`.
 """
 
 import sys
@@ -22,12 +23,15 @@ from anabranch.cli.client import (
     in_words,
     topic_metadata,
 )
+from anabranch.cli.exchange import Exchange
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.group_reset import Goal, Known, Place, goal
+from anabranch.cli.group_share import KIND as SHARE
+from anabranch.cli.group_share import find_share, share_groups, shown, start_at, starts
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from anabranch.cli.output import print_json, print_table
 
-app = typer.Typer(help="Look at consumer groups, send them elsewhere, remove them.", no_args_is_help=True)
+app = typer.Typer(help="Look at groups, send them elsewhere, remove them.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group names.")]
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
@@ -43,9 +47,14 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
     listed = answer_of(client.list_consumer_groups(), bootstrap)
     if listed.errors:
         raise in_words(listed.errors[0], bootstrap)
+    with Exchange(bootstrap) as exchange:
+        shares = share_groups(exchange)
+    states = {
+        group.group_id: (group.type.name.lower(), _state_name(group.state)) for group in listed.valid
+    } | {name: (SHARE, state) for name, state in shares.items()}
     rows = [
-        {"group": group.group_id, "protocol": group.type.name.lower(), "state": _state_name(group.state)}
-        for group in sorted(listed.valid, key=lambda group: group.group_id)
+        {"group": name, "protocol": protocol, "state": state}
+        for name, (protocol, state) in sorted(states.items())
     ]
     if as_json:
         print_json(rows)
@@ -59,7 +68,13 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
 def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show groups: members, what each reads, lag per partition."""
     client = admin(bootstrap)
-    described = [_describe(client, bootstrap, name) for name in names]
+    with Exchange(bootstrap) as exchange:
+        described = [
+            _describe(client, bootstrap, name)
+            if (share := find_share(exchange, name)) is None
+            else shown(exchange, share)
+            for name in names
+        ]
     if as_json:
         print_json(described)
         return
@@ -155,19 +170,20 @@ def reset(
     if partitions and len(topics or []) != 1:
         raise Misuse("--partition needs one --topic")
     client = admin(bootstrap)
-    group = _find(client, bootstrap, name)
-    if group is None and not topics:
-        raise CommandError(f"there is no group {name!r} at {bootstrap}", f"{_SEE_GROUPS}; --topic makes one")
-    if group is not None:
-        _check_empty(group)
-    committed = _committed(client, bootstrap, name)
-    places = _chosen(client, bootstrap, committed, topics or [], partitions or [])
-    moves = _moves(client, bootstrap, committed, places, wanted)
-    if moves and not dry_run:
-        asked = ConsumerGroupTopicPartitions(name, [At(*place, offset) for place, offset in moves.items()])
-        for at in answer_of(client.alter_consumer_group_offsets([asked])[name], bootstrap).topic_partitions:
-            if at.error is not None:
-                raise in_words(at.error, bootstrap)
+    with Exchange(bootstrap) as exchange:
+        share = find_share(exchange, name)
+        if share is None:
+            committed = _resettable(client, bootstrap, name, makes_one=bool(topics))
+        else:
+            _check_empty(name, len(share.members), share.group_state.lower())
+            known = starts(exchange, name)
+            committed = {place: start.offset for place, start in known.items() if start.offset is not None}
+        places = _chosen(client, bootstrap, committed, topics or [], partitions or [])
+        moves = _moves(client, bootstrap, committed, places, wanted)
+        if moves and not dry_run and share is None:
+            _commit(client, bootstrap, name, moves)
+        elif moves and not dry_run:
+            start_at(exchange, name, moves)
     rows = [
         {"topic": place.topic, "partition": place.partition, "from": committed.get(place), "to": offset}
         for place, offset in moves.items()
@@ -179,12 +195,27 @@ def reset(
     print(f"{name} {'would be' if dry_run else 'is'} reset on {len(rows)} partitions")
 
 
-def _check_empty(group: ConsumerGroupDescription) -> None:
-    if group.members or group.state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
-        count = len(group.members)
+def _resettable(client: AdminClient, bootstrap: str, name: str, *, makes_one: bool) -> dict[Place, int]:
+    """What the group has committed.  CommandError if it is not there, or in use."""
+    group = _find(client, bootstrap, name)
+    if group is None and not makes_one:
+        raise CommandError(f"there is no group {name!r} at {bootstrap}", f"{_SEE_GROUPS}; --topic makes one")
+    if group is not None:
+        _check_empty(name, len(group.members), _state_name(group.state))
+    return _committed(client, bootstrap, name)
+
+
+def _commit(client: AdminClient, bootstrap: str, name: str, moves: dict[Place, int]) -> None:
+    asked = ConsumerGroupTopicPartitions(name, [At(*place, offset) for place, offset in moves.items()])
+    for at in answer_of(client.alter_consumer_group_offsets([asked])[name], bootstrap).topic_partitions:
+        if at.error is not None:
+            raise in_words(at.error, bootstrap)
+
+
+def _check_empty(name: str, members: int, state: str) -> None:
+    if members or state not in ("empty", "dead"):
         raise CommandError(
-            f"group {group.group_id!r} is in use: {count} member{'' if count == 1 else 's'}, "
-            f"{_state_name(group.state)}",
+            f"group {name!r} is in use: {members} member{'' if members == 1 else 's'}, {state}",
             "stop its members first; `anabranch group describe` shows them",
         )
 
@@ -239,19 +270,28 @@ def delete(
 ) -> None:
     """Remove groups that are not running, and how far they had got."""
     client = admin(bootstrap)
-    found = {name: _find(client, bootstrap, name) for name in names}
-    absent = [name for name, group in found.items() if group is None]
+    found = {name: _use(client, bootstrap, name) for name in names}
+    absent = [name for name, use in found.items() if use is None]
     if absent and not if_exists:
         raise CommandError(f"there is no group {', '.join(absent)}", _SEE_GROUPS)
-    doomed = [name for name, group in found.items() if group is not None]
-    for group in found.values():
-        if group is not None:
-            _check_empty(group)
+    doomed = {name: use for name, use in found.items() if use is not None}
+    for name, (members, state) in doomed.items():
+        _check_empty(name, members, state)
     if doomed and not yes and sys.stdin.isatty():
         typer.confirm(f"delete {', '.join(doomed)} and its offsets?", abort=True)
-    for name, future in (client.delete_consumer_groups(doomed) if doomed else {}).items():
+    for name, future in (client.delete_consumer_groups(list(doomed)) if doomed else {}).items():
         answer_of(future, bootstrap)
         print(f"deleted {name}")
+
+
+def _use(client: AdminClient, bootstrap: str, name: str) -> tuple[int, str] | None:
+    """How many members a group has, and its state; None if there is no such group."""
+    with Exchange(bootstrap) as exchange:
+        share = find_share(exchange, name)
+    if share is not None:
+        return len(share.members), share.group_state.lower()
+    group = _find(client, bootstrap, name)
+    return None if group is None else (len(group.members), _state_name(group.state))
 
 
 def _find(client: AdminClient, bootstrap: str, name: str) -> ConsumerGroupDescription | None:
