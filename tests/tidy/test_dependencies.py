@@ -20,7 +20,7 @@ def imported() -> set[str]:
     return names - sys.stdlib_module_names - {"anabranch"}
 
 
-IMPORTED_AS = {"protobuf": "google", "pulsar-client": "pulsar"}
+IMPORTED_AS = {"protobuf": "google", "pulsar-client": "pulsar", "grpcio-tools": "grpc_tools"}
 
 
 def test_dependencies_are_what_is_imported() -> None:

@@ -17,6 +17,7 @@ from anabranch.cli import (
     produce,
     pulsar_consume,
     pulsar_produce,
+    schema,
     subscription,
     tenant,
     topic,
@@ -73,6 +74,7 @@ app.add_typer(transaction.app, name="transaction")
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(namespace.app, name="namespace")
 app.add_typer(subscription.app, name="subscription")
+app.add_typer(schema.app, name="schema")
 app.add_typer(dump_command.app, name="log")
 
 

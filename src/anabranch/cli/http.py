@@ -27,7 +27,14 @@ _TIMEOUT_S = 30.0
 
 def ask(http: str, method: str, path: str, body: Any = None, query: dict[str, str] | None = None) -> Any:
     """What a broker answers; None if that is nothing.  CommandError with its reason if it refuses."""
-    url = f"http://{http.removeprefix('http://')}/admin/v2{path}"
+    return ask_registry(http, method, f"/admin/v2{path}", body, query)
+
+
+def ask_registry(
+    http: str, method: str, path: str, body: Any = None, query: dict[str, str] | None = None
+) -> Any:
+    """The same of its registry of schemas, whose paths have nothing before them."""
+    url = f"http://{http.removeprefix('http://')}{path}"
     if query:
         url += "?" + urlencode(query)
     data = None if body is None else json.dumps(body).encode()
@@ -48,7 +55,8 @@ def ask(http: str, method: str, path: str, body: Any = None, query: dict[str, st
 
 def _reason(error: HTTPError) -> str:
     try:
-        told = json.loads(error.read())["reason"]
+        answer = json.loads(error.read())
+        told = answer["message"] if "message" in answer else answer["reason"]
     except (ValueError, KeyError, TypeError, OSError):
         return f"the broker answers {error.code} {error.reason}"
     return str(told)

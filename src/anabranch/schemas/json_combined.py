@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def pairs_off(comparison: "Comparison", old: Node, new: Node) -> list[Difference]:
-    before, after = old.branches(), new.branches()
+    before, after = _distinct(old.branches()), _distinct(new.branches())
     if old.kind != new.kind and not _may_become(old.kind, len(before), new.kind, len(after)):
         told = f"{old.kind} of the {{writer}} schema is {new.kind} in the {{reader}} schema"
         return [Difference("COMBINED_TYPE_CHANGED", "", told)]
@@ -33,6 +33,15 @@ def pairs_off(comparison: "Comparison", old: Node, new: Node) -> list[Difference
         told = "branches of the {writer} schema have no counterpart in the {reader} schema"
         found.append(Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED", f"/{old.kind}", told))
     return found
+
+
+def _distinct(branches: list[Node]) -> list[Node]:
+    """What is said twice counts once."""
+    kept: list[Node] = []
+    for branch in branches:
+        if not any(branch.kind == other.kind and branch.told == other.told for other in kept):
+            kept.append(branch)
+    return kept
 
 
 def _may_become(old: str, before: int, new: str, after: int) -> bool:

@@ -193,7 +193,7 @@ def _tuple(side: Node) -> tuple[list[Any], Any, str]:
     told = side.told
     if isinstance(told.get("items"), list):
         return told["items"], told.get("additionalItems", True), "additionalItems"
-    others = told.get("items", told.get("unevaluatedItems", True))
+    others = told.get("items", told.get("additionalItems", told.get("unevaluatedItems", True)))
     return told.get("prefixItems") or [], others, "items"
 
 

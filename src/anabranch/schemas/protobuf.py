@@ -63,6 +63,8 @@ def identity(file: pb.FileDescriptorProto) -> bytes:
     messages = list(plain.message_type)
     while messages:
         message = messages.pop()
+        # Where the messages stand that maps are made of depends on who made them.
+        message.nested_type.sort(key=lambda nested: nested.options.map_entry)
         messages += message.nested_type
         for field in (*message.field, *message.extension):
             if field.json_name == _json_name(field.name):
