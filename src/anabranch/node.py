@@ -242,7 +242,7 @@ class Node:
         told = self._config.pulsar
         if told.web_service_port == NO_PORT:
             return
-        offered = AdminServices(pulsar, self._host)
+        offered = AdminServices(pulsar, self._host, self._upkeep)
         listener = self._http = HttpListener(offered)
         bind = told.bind_address or self._config.sockets.bind.host
         _, port = await listener.open(bind, told.web_service_port)

@@ -7,7 +7,7 @@ from starlette.datastructures import QueryParams
 
 from anabranch.admin.errors import Refused
 from anabranch.admin.services import AdminServices
-from anabranch.base.errors import UnknownNamespace, UnknownTopic
+from anabranch.base.errors import UnknownNamespace, UnknownTenant, UnknownTopic
 from anabranch.base.ids import Namespace, TopicName
 from anabranch.cluster.image import AnyTopic, ClusterImage
 from anabranch.meta.policies import NamespacePolicies
@@ -56,9 +56,11 @@ class Call:
 
     @property
     def policies(self) -> NamespacePolicies:
-        """Of the namespace that the path names; UnknownNamespace if it is not there."""
+        """Of the namespace that the path names; UnknownNamespace or UnknownTenant if it is not there."""
         found = self.image.namespaces.get(self.namespace)
         if found is None:
+            if self.path["tenant"] not in self.image.tenants:
+                raise UnknownTenant("Tenant does not exist")
             raise UnknownNamespace("Namespace does not exist")
         return found
 

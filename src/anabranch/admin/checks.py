@@ -22,10 +22,15 @@ _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 
 
-def not_below_zero(value: int, call: Call) -> None:
-    _check_int(value)
-    if value < 0:
-        raise Refused(412, f"Invalid value {value}: it must be 0 or more")
+def zero_or_more(refusal: str) -> Check:
+    """A number of 0 or more; `refusal` is what Pulsar says to others."""
+
+    def check(value: int, call: Call) -> None:
+        _check_int(value)
+        if value < 0:
+            raise Refused(412, refusal)
+
+    return check
 
 
 def _check_int(value: int) -> None:
@@ -39,11 +44,10 @@ def retention(value: RetentionPolicies, call: Call) -> None:
     _check_int(minutes)
     if not -1 <= megabytes <= _LONG_MAX // _MEGABYTE:
         _check_int(megabytes)
-    if minutes < -1 or megabytes < -1:
-        raise Refused(
-            412,
-            "Invalid retention policy: size limit and time limit must be -1 or more, -1 being without limit",
-        )
+    if megabytes < -1:
+        raise Refused(412, "Invalid retention policy: size limit must be >= -1")
+    if minutes < -1:
+        raise Refused(412, "Invalid retention policy: time limit must be >= -1")
     if (minutes == 0) != (megabytes == 0):
         raise Refused(
             412,
@@ -63,6 +67,15 @@ def backlog_quota(value: BacklogQuota, kept: RetentionPolicies | None, kind: str
             f"Backlog Quota exceeds configured retention quota for {of}. "
             "Please increase retention quota and retry",
         )
+
+
+def only_this_cluster(value: list[str], call: Call) -> None:
+    """Others come with replication between clusters."""
+    if not value:
+        raise Refused(412, "ClusterIds should not be null or empty")
+    others = sorted(set(value) - {call.cluster_name})
+    if others:
+        raise Refused(403, f"Invalid cluster id: {others[0][:200]}")
 
 
 def retention_beside(value: RetentionPolicies, quotas: dict[str, BacklogQuota], of: str) -> None:

@@ -65,13 +65,13 @@ async def by_id(call: Call) -> Message:
     """The message of an id."""
     topic = await one_part(call, "GetMessageById")
     ledger, offset = call.path_number("ledger"), call.path_number("entry")
-    entry = await _at(topic, offset)
+    entry = await entry_at(topic, offset)
     if entry is None or entry.offset != offset or entry.ledger != ledger:
         raise NotFound("Message id not found")
     return message(topic, entry)
 
 
-async def _at(topic: Topic, offset: int) -> Entry | None:
+async def entry_at(topic: Topic, offset: int) -> Entry | None:
     """The entry that holds an offset, or the first after it; None if there is none."""
     if not topic.start <= offset < topic.end:
         return None
@@ -95,7 +95,7 @@ async def examine(call: Call) -> Message:
     for _ in range(position):
         if offset <= topic.start:
             break
-        entry = await _at(topic, offset - 1)
+        entry = await entry_at(topic, offset - 1)
         if entry is None:
             break
         offset = entry.offset
@@ -109,7 +109,7 @@ async def at_time(call: Call) -> Any:
     """The id of the first message published at or after a time, in milliseconds."""
     topic = await one_part(call, "Get message ID by timestamp")
     offset = await topic.offset_for_time(call.path_number("timestamp"))
-    entry = await _at(topic, offset)
+    entry = await entry_at(topic, offset)
     if entry is None:
         ledger, last, _ = topic.last_message()
         return MessageId(ledger, last, topic.partition_index)

@@ -5,7 +5,7 @@ was not set has no answer (204).
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -15,11 +15,12 @@ from anabranch.admin.checks import (
     auto_creation,
     backlog_quota,
     inactive_topics,
-    not_below_zero,
+    only_this_cluster,
     persistence,
     retention,
     retention_beside,
     subscription_types,
+    zero_or_more,
 )
 from anabranch.admin.errors import Refused
 from anabranch.admin.routes import API, delete, get, put, route
@@ -58,8 +59,18 @@ def _retention(value: RetentionPolicies, call: Call) -> None:
 
 
 _POLICIES = (
-    Policy("messageTTL", "message_ttl_in_seconds", int, not_below_zero),
-    Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int, not_below_zero),
+    Policy(
+        "messageTTL",
+        "message_ttl_in_seconds",
+        int,
+        zero_or_more("Invalid value for message TTL, message TTL must >= 0"),
+    ),
+    Policy(
+        "subscriptionExpirationTime",
+        "subscription_expiration_time_minutes",
+        int,
+        zero_or_more("Invalid value for subscription expiration time"),
+    ),
     Policy("retention", "retention_policies", RetentionPolicies, _retention),
     Policy("deduplication", "deduplication_enabled", bool),
     Policy("autoTopicCreation", "auto_topic_creation_override", AutoTopicCreationOverride, auto_creation),
@@ -68,13 +79,48 @@ _POLICIES = (
     ),
     Policy("delayedDelivery", "delayed_delivery_policies", DelayedDeliveryPolicies),
     Policy("inactiveTopicPolicies", "inactive_topic_policies", InactiveTopicPolicies, inactive_topics),
-    Policy("maxProducersPerTopic", "max_producers_per_topic", int, not_below_zero),
-    Policy("maxConsumersPerTopic", "max_consumers_per_topic", int, not_below_zero),
-    Policy("maxConsumersPerSubscription", "max_consumers_per_subscription", int, not_below_zero),
-    Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int, not_below_zero),
-    Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int, not_below_zero),
-    Policy("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", int, not_below_zero),
-    Policy("maxTopicsPerNamespace", "max_topics_per_namespace", int, not_below_zero),
+    Policy(
+        "maxProducersPerTopic",
+        "max_producers_per_topic",
+        int,
+        zero_or_more("maxProducersPerTopic must be 0 or more"),
+    ),
+    Policy(
+        "maxConsumersPerTopic",
+        "max_consumers_per_topic",
+        int,
+        zero_or_more("maxConsumersPerTopic must be 0 or more"),
+    ),
+    Policy(
+        "maxConsumersPerSubscription",
+        "max_consumers_per_subscription",
+        int,
+        zero_or_more("maxConsumersPerSubscription must be 0 or more"),
+    ),
+    Policy(
+        "maxUnackedMessagesPerConsumer",
+        "max_unacked_messages_per_consumer",
+        int,
+        zero_or_more("maxUnackedMessagesPerConsumer must be 0 or more"),
+    ),
+    Policy(
+        "maxUnackedMessagesPerSubscription",
+        "max_unacked_messages_per_subscription",
+        int,
+        zero_or_more("maxUnackedMessagesPerSubscription must be 0 or more"),
+    ),
+    Policy(
+        "maxSubscriptionsPerTopic",
+        "max_subscriptions_per_topic",
+        int,
+        zero_or_more("maxSubscriptionsPerTopic must be 0 or more"),
+    ),
+    Policy(
+        "maxTopicsPerNamespace",
+        "max_topics_per_namespace",
+        int,
+        zero_or_more("maxTopicsPerNamespace must be 0 or more"),
+    ),
     Policy("subscriptionTypesEnabled", "subscription_types_enabled", list[str], subscription_types),
     Policy("encryptionRequired", "encryption_required", bool, removable=False),
     Policy("persistence", "persistence", dict[str, Any], persistence),
@@ -90,11 +136,27 @@ _POLICIES = (
     ),
     Policy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool, removable=False),
     Policy("schemaValidationEnforced", "schema_validation_enforced", bool, removable=False),
+    Policy(
+        "compactionThreshold",
+        "compaction_threshold",
+        int,
+        zero_or_more("compactionThreshold must be 0 or more"),
+        setter="PUT",
+    ),
+    Policy(
+        "deduplicationSnapshotInterval",
+        "deduplication_snapshot_interval_seconds",
+        int,
+        zero_or_more("interval must be greater than or equal to 0"),
+    ),
+    Policy("subscriptionAuthMode", "subscription_auth_mode", Literal["None", "Prefix"], removable=False),
+    Policy("dispatcherPauseOnAckStatePersistent", "dispatcher_pause_on_ack_state_persistent_enabled", bool),
 )
 _DEFAULTS = NamespacePolicies()
 
 
 async def alter(call: Call, change: Callable[[NamespacePolicies], NamespacePolicies]) -> None:
+    _ = call.policies  # refused in Pulsar's words if the namespace is not there
     await call.services.pulsar.cluster.tenants.alter_namespace(call.namespace, change)
 
 
@@ -146,6 +208,7 @@ _RATES = (
     RatePolicy("publishRate", "publish_max_message_rate", PublishRate),
     RatePolicy("dispatchRate", "topic_dispatch_rate", DispatchRate),
     RatePolicy("subscriptionDispatchRate", "subscription_dispatch_rate", DispatchRate),
+    RatePolicy("replicatorDispatchRate", "replicator_dispatch_rate", DispatchRate),
     RatePolicy("subscribeRate", "cluster_subscribe_rate", SubscribeRate),
 )
 
@@ -249,11 +312,7 @@ async def clusters(call: Call) -> list[str]:
 @route("POST", BASE + "/allowedClusters", body=list[str])
 async def set_clusters(call: Call) -> None:
     """Say which clusters a namespace is in: this one."""
-    if not call.body:
-        raise Refused(412, "ClusterIds should not be null or empty")
-    others = sorted(set(call.body) - {call.cluster_name})
-    if others:
-        raise Refused(403, f"Invalid cluster id: {others[0][:200]}")
+    only_this_cluster(call.body, call)
     await set_field(call, "replication_clusters", list(call.body))
 
 

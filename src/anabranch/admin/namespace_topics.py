@@ -2,18 +2,22 @@
 
 from itertools import pairwise
 
+import msgspec
+
 from anabranch.admin.call import Call
 from anabranch.admin.errors import Refused
-from anabranch.admin.namespace_policies import BASE
+from anabranch.admin.namespace_policies import BASE, alter
 from anabranch.admin.routes import get, post, put
 from anabranch.admin.topics import names_of
 from anabranch.base.errors import NotFound
 from anabranch.base.ids import TopicName
-from anabranch.cluster.bundles import bundle_of
+from anabranch.cluster.bundles import bundle_of, split
+from anabranch.meta.policies import NamespacePolicies
 from anabranch.topics.topic import Topic
 
 _MODES = {"PERSISTENT": ("persistent",), "NON_PERSISTENT": ("non-persistent",)}
 _ALL = ("persistent", "non-persistent")
+_HALVES, _POSITIONS = "range_equally_divide", "specified_positions_divide"
 
 
 @get(BASE + "/topics", answer=list[str], query=("mode", "includeSystemTopic"))
@@ -53,6 +57,26 @@ def bundle_names(boundaries: list[str]) -> set[str]:
 async def unload(call: Call) -> None:
     """Close the topics of a namespace or bundle; their clients look them up again."""
     for name in _names(call):
+        await call.services.pulsar.topics.unload(name)
+
+
+@put(BASE + "/{bundle}/split", body=list[int] | None, query=("unload", "splitAlgorithmName"))
+async def split_bundle(call: Call) -> None:
+    """Cut a bundle in two, or at the places that the body gives (specified_positions_divide)."""
+    algorithm = call.query.get("splitAlgorithmName") or _HALVES
+    if algorithm not in (_HALVES, _POSITIONS):
+        raise Refused(412, f"a bundle is split by {_HALVES} or {_POSITIONS}, not {algorithm[:100]}")
+    positions = (call.body or []) if algorithm == _POSITIONS else []
+
+    def changed(policies: NamespacePolicies) -> NamespacePolicies:
+        bundles = policies.bundles
+        if bundles is None:
+            raise NotFound(f"Bundle range {call.path['bundle'][:100]} not found")
+        return msgspec.structs.replace(policies, bundles=split(bundles, call.path["bundle"], positions))
+
+    moved = _names(call) if call.flag("unload") else []
+    await alter(call, changed)
+    for name in moved:
         await call.services.pulsar.topics.unload(name)
 
 

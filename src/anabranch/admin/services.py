@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.upkeep import Upkeep
 from anabranch.server.pulsar.services import PulsarServices
 
 
@@ -10,5 +11,6 @@ from anabranch.server.pulsar.services import PulsarServices
 class AdminServices:
     pulsar: PulsarServices
     partitions: PartitionHost
+    upkeep: Upkeep
     web_url: str = ""
     """Where clients find this broker's HTTP, as `http://127.0.0.1:8080`; known once it listens."""

@@ -4,7 +4,7 @@ A topic's policy is answered as it was set for it; with `applied=true`, as it fo
 namespace and the broker together.  What is set for a topic holds for all of its partitions.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,10 +14,11 @@ from anabranch.admin.checks import (
     Check,
     backlog_quota,
     inactive_topics,
-    not_below_zero,
+    only_this_cluster,
     persistence,
     retention,
     subscription_types,
+    zero_or_more,
 )
 from anabranch.admin.errors import Refused
 from anabranch.admin.namespace_policies import quota_type, told
@@ -28,6 +29,7 @@ from anabranch.meta.policies import (
     BACKLOG_AGE,
     BACKLOG_SIZE,
     NO_TOPIC_POLICIES,
+    AutoSubscriptionCreationOverride,
     BacklogQuota,
     DelayedDeliveryPolicies,
     DispatchRate,
@@ -40,6 +42,7 @@ from anabranch.meta.policies import (
 from anabranch.meta.rules import Rate, Rules
 
 Applied = Callable[[Rules], Any]
+AppliedHere = Callable[[Call], Awaitable[Any]]
 
 _MS_IN_MINUTE = 60_000
 
@@ -53,6 +56,8 @@ class Policy(NamedTuple):
     applied: Applied | None = None
     check: Check | None = None
     setter: str = "POST"
+    applied_here: AppliedHere | None = None
+    """Where it does not follow from the rules."""
 
 
 def _retention(rules: Rules) -> RetentionPolicies | None:
@@ -63,51 +68,75 @@ def _retention(rules: Rules) -> RetentionPolicies | None:
     return RetentionPolicies(minutes, megabytes)
 
 
-def _dispatch(rate: Rate) -> DispatchRate:
+def dispatch_rate_of(rate: Rate) -> DispatchRate:
     return DispatchRate(rate.messages or -1, rate.bytes or -1, rate.is_relative_to_publish, rate.period_s)
+
+
+async def _strategy(call: Call) -> str:
+    return (await call.services.pulsar.schemas.strategy(whole_topic(call).name)).name
 
 
 def _message_size(value: int, call: Call) -> None:
     most = call.services.pulsar.config.current.policies.max_message_bytes
     if not 0 <= value <= most:
         raise Refused(
-            412, f"topic-level maxMessageSize must be greater than or equal to 0 and at most {most}"
+            412,
+            "topic-level maxMessageSize must be greater than or equal to 0 "
+            "and must be smaller than that in the broker-level",
         )
 
 
 _POLICIES = (
-    Policy("messageTTL", "message_ttl_in_seconds", int, lambda r: r.message_ttl_s or 0, not_below_zero),
+    Policy(
+        "messageTTL",
+        "message_ttl_in_seconds",
+        int,
+        lambda r: r.message_ttl_s or 0,
+        zero_or_more("Invalid value for message TTL"),
+    ),
     Policy("retention", "retention_policies", RetentionPolicies, _retention, retention),
     Policy("deduplicationEnabled", "deduplication_enabled", bool, lambda r: r.deduplication),
-    Policy("maxProducers", "max_producers_per_topic", int, lambda r: r.max_producers or 0, not_below_zero),
-    Policy("maxConsumers", "max_consumers_per_topic", int, lambda r: r.max_consumers or 0, not_below_zero),
+    Policy(
+        "maxProducers",
+        "max_producers_per_topic",
+        int,
+        lambda r: r.max_producers or 0,
+        zero_or_more("maxProducers must be 0 or more"),
+    ),
+    Policy(
+        "maxConsumers",
+        "max_consumers_per_topic",
+        int,
+        lambda r: r.max_consumers or 0,
+        zero_or_more("maxConsumers must be 0 or more"),
+    ),
     Policy(
         "maxConsumersPerSubscription",
         "max_consumers_per_subscription",
         int,
         lambda r: r.max_consumers_per_subscription or 0,
-        not_below_zero,
+        zero_or_more("Invalid value for maxConsumersPerSubscription"),
     ),
     Policy(
         "maxSubscriptionsPerTopic",
         "max_subscriptions_per_topic",
         int,
         lambda r: r.max_subscriptions or 0,
-        not_below_zero,
+        zero_or_more("maxSubscriptionsPerTopic must be 0 or more"),
     ),
     Policy(
         "maxUnackedMessagesOnConsumer",
         "max_unacked_messages_per_consumer",
         int,
         lambda r: r.max_unacked_per_consumer or 0,
-        not_below_zero,
+        zero_or_more("maxUnackedNum must be 0 or more"),
     ),
     Policy(
         "maxUnackedMessagesOnSubscription",
         "max_unacked_messages_per_subscription",
         int,
         lambda r: r.max_unacked_per_subscription or 0,
-        not_below_zero,
+        zero_or_more("maxUnackedNum must be 0 or more"),
     ),
     Policy("maxMessageSize", "max_message_size", int, lambda r: r.max_message_bytes, _message_size),
     Policy(
@@ -129,12 +158,12 @@ _POLICIES = (
         PublishRate,
         lambda r: PublishRate(r.publish_rate.messages or -1, r.publish_rate.bytes or -1),
     ),
-    Policy("dispatchRate", "dispatch_rate", DispatchRate, lambda r: _dispatch(r.dispatch_rate)),
+    Policy("dispatchRate", "dispatch_rate", DispatchRate, lambda r: dispatch_rate_of(r.dispatch_rate)),
     Policy(
         "subscriptionDispatchRate",
         "subscription_dispatch_rate",
         DispatchRate,
-        lambda r: _dispatch(r.subscription_dispatch_rate),
+        lambda r: dispatch_rate_of(r.subscription_dispatch_rate),
     ),
     Policy(
         "subscribeRate",
@@ -150,15 +179,55 @@ _POLICIES = (
         subscription_types,
     ),
     Policy("persistence", "persistence", dict[str, Any], None, persistence),
-    Policy("schemaCompatibilityStrategy", "schema_compatibility_strategy", str, setter="PUT"),
+    Policy(
+        "schemaCompatibilityStrategy",
+        "schema_compatibility_strategy",
+        str,
+        setter="PUT",
+        applied_here=_strategy,
+    ),
     Policy("schemaValidationEnforced", "schema_validation_enforced", bool),
+    Policy(
+        "compactionThreshold",
+        "compaction_threshold",
+        int,
+        lambda r: r.compaction_threshold_bytes or 0,
+        zero_or_more("Invalid value for compactionThreshold"),
+    ),
+    Policy(
+        "deduplicationSnapshotInterval",
+        "deduplication_snapshot_interval_seconds",
+        int,
+        lambda r: r.deduplication_snapshot_s,
+        zero_or_more("interval must be 0 or more"),
+    ),
+    Policy(
+        "subscriptionExpirationTime",
+        "subscription_expiration_time_minutes",
+        int,
+        lambda r: (r.subscription_expiration_s or 0) // 60,
+        zero_or_more("Invalid value for subscription expiration time"),
+    ),
+    Policy(
+        "autoSubscriptionCreation",
+        "auto_subscription_creation_override",
+        AutoSubscriptionCreationOverride,
+        lambda r: AutoSubscriptionCreationOverride(r.auto_create_subscriptions),
+    ),
+    Policy("replicatorDispatchRate", "replicator_dispatch_rate", DispatchRate),
+    Policy("dispatcherPauseOnAckStatePersistent", "dispatcher_pause_on_ack_state_persistent_enabled", bool),
+    Policy("replication", "replication_clusters", list[str], None, only_this_cluster),
 )
 
 
-_BY_QUERY = {"messageTTL": ("messageTTL",)}  # how Pulsar's clients set it
+# How Pulsar's clients set them.
+_BY_QUERY = {
+    "messageTTL": ("messageTTL",),
+    "subscriptionExpirationTime": ("subscriptionExpirationTime",),
+}
 
 
-def _own(call: Call) -> TopicPolicies:
+def own_policies(call: Call) -> TopicPolicies:
     return whole_topic(call).policies or NO_TOPIC_POLICIES
 
 
@@ -170,7 +239,7 @@ async def set_field(call: Call, field: str, value: Any) -> None:
     await alter(call, lambda policies: msgspec.structs.replace(policies, **{field: value}))
 
 
-def _rules(call: Call) -> Rules:
+def rules_of_topic(call: Call) -> Rules:
     return call.services.pulsar.catalog.rules(whole_topic(call).name)
 
 
@@ -179,8 +248,10 @@ def _enter(policy: Policy) -> None:
 
     async def show(call: Call) -> Any:
         if call.flag("applied") and policy.applied is not None:
-            return policy.applied(_rules(call))
-        return getattr(_own(call), policy.field)
+            return policy.applied(rules_of_topic(call))
+        if call.flag("applied") and policy.applied_here is not None:
+            return await policy.applied_here(call)
+        return getattr(own_policies(call), policy.field)
 
     async def change(call: Call) -> None:
         value = call.body
@@ -210,8 +281,8 @@ for _policy in _POLICIES:
 async def quotas(call: Call) -> dict[str, BacklogQuota]:
     """A topic's backlog quotas, by kind."""
     if not call.flag("applied"):
-        return {kind: told(quota) for kind, quota in _own(call).backlog_quota_map.items()}
-    rules = _rules(call)
+        return {kind: told(quota) for kind, quota in own_policies(call).backlog_quota_map.items()}
+    rules = rules_of_topic(call)
     size, age = rules.backlog_size, rules.backlog_age
     return {
         BACKLOG_SIZE: told(BacklogQuota(-1 if size.limit is None else size.limit, -1, size.action)),
@@ -223,7 +294,7 @@ async def quotas(call: Call) -> dict[str, BacklogQuota]:
 async def set_quota(call: Call) -> None:
     """Set one of a topic's backlog quotas."""
     kind, quota = quota_type(call), call.body
-    kept = _own(call).retention_policies or call.policies.retention_policies
+    kept = own_policies(call).retention_policies or call.policies.retention_policies
     backlog_quota(quota, kept, kind, "topic")
     await alter(
         call,

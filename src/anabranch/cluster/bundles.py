@@ -7,8 +7,10 @@ The last boundary belongs to the last bundle.
 
 import zlib
 from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
 
-from anabranch.base.errors import Invalid
+from anabranch.base.errors import Invalid, NotFound
 from anabranch.base.ids import TopicName
 from anabranch.meta.policies import Bundles
 
@@ -23,6 +25,22 @@ def equal_bundles(count: int) -> Bundles:
     step = (_END + 1) // count
     boundaries = [f"0x{index * step:08x}" for index in range(count)]
     return Bundles([*boundaries, f"0x{_END:08x}"], count)
+
+
+def split(bundles: Bundles, bundle: str, positions: Sequence[int] = ()) -> Bundles:
+    """`bundle` cut into two halves, or at `positions`.  NotFound, Invalid."""
+    first, _, end = bundle.partition("_")
+    if (first, end) not in pairwise(bundles.boundaries):
+        raise NotFound(f"Bundle range {bundle[:100]} not found")
+    low, high = int(first, 16), int(end, 16)
+    cuts = sorted(set(positions)) if positions else [low + (high - low) // 2]
+    if not all(low < cut < high for cut in cuts):
+        raise Invalid(f"bundle {bundle} cannot be split there: a cut lies between its boundaries")
+    at = bundles.boundaries.index(first) + 1
+    boundaries = [*bundles.boundaries[:at], *(f"0x{cut:08x}" for cut in cuts), *bundles.boundaries[at:]]
+    if len(boundaries) - 1 > MAX_BUNDLES:
+        raise Invalid(f"a namespace has {MAX_BUNDLES} bundles at most")
+    return Bundles(boundaries, len(boundaries) - 1)
 
 
 def bundle_of(bundles: Bundles, name: TopicName) -> str:

@@ -5,8 +5,8 @@
 `NamespacePolicies` and `TopicPolicies` are documents: what is None was not said.  `meta/rules.py` says what
 follows from all three for one topic, with nothing left open; whoever enforces something reads it there.
 
-Policies that nothing here acts on (persistence, schema strategies, replication) are kept as they were given,
-so that whoever wrote them reads the same again.
+Policies that nothing here acts on (persistence, rates of replication, permissions) are kept as they were
+given, so that whoever wrote them reads the same again.
 
 Pulsar's conventions: a limit of 0 or below is none, a time or size of -1 is without end.
 """
@@ -95,6 +95,20 @@ class AutoSubscriptionCreationOverride(msgspec.Struct, frozen=True, rename="came
     allow_auto_subscription_creation: bool = False
 
 
+class AuthPolicies(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who may do what: roles and their actions, of a namespace and of topics; roles by subscription."""
+
+    namespace_auth: dict[str, list[str]] = {}
+    destination_auth: dict[str, dict[str, list[str]]] = {}
+    subscription_auth_roles: dict[str, list[str]] = {}
+
+
+class SubscriptionPolicies(msgspec.Struct, frozen=True, rename="camel"):
+    """What was said for one subscription of a topic."""
+
+    dispatch_rate: DispatchRate | None = None
+
+
 class Bundles(msgspec.Struct, frozen=True, rename="camel"):
     boundaries: list[str] = []
     num_bundles: int = 0
@@ -103,7 +117,7 @@ class Bundles(msgspec.Struct, frozen=True, rename="camel"):
 class NamespacePolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Field names are Pulsar's.  The rates are by cluster, since a namespace may be in several."""
 
-    auth_policies: dict[str, Any] = {}
+    auth_policies: AuthPolicies = AuthPolicies()
     replication_clusters: list[str] = []
     allowed_clusters: list[str] = []
     bundles: Bundles | None = None
@@ -111,6 +125,9 @@ class NamespacePolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     topic_dispatch_rate: dict[str, DispatchRate] = field(default_factory=dict, name="topicDispatchRate")
     subscription_dispatch_rate: dict[str, DispatchRate] = field(
         default_factory=dict, name="subscriptionDispatchRate"
+    )
+    replicator_dispatch_rate: dict[str, DispatchRate] = field(
+        default_factory=dict, name="replicatorDispatchRate"
     )
     cluster_subscribe_rate: dict[str, SubscribeRate] = field(
         default_factory=dict, name="clusterSubscribeRate"
@@ -134,7 +151,11 @@ class NamespacePolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     encryption_required: bool = False
     delayed_delivery_policies: DelayedDeliveryPolicies | None = None
     inactive_topic_policies: InactiveTopicPolicies | None = None
-    subscription_auth_mode: str = "None"
+    subscription_auth_mode: Literal["None", "Prefix"] = "None"
+    anti_affinity_group: str | None = field(default=None, name="antiAffinityGroup")
+    dispatcher_pause_on_ack_state_persistent_enabled: bool | None = field(
+        default=None, name="dispatcherPauseOnAckStatePersistentEnabled"
+    )
     max_producers_per_topic: int | None = None
     max_consumers_per_topic: int | None = None
     max_consumers_per_subscription: int | None = None
@@ -145,15 +166,12 @@ class NamespacePolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     subscription_types_enabled: list[str] = []
     compaction_threshold: int | None = None
     persistence: dict[str, Any] | None = None
-    offload_policies: dict[str, Any] | None = None
     offload_threshold: int = -1
     offload_threshold_in_seconds: int = -1
-    offload_deletion_lag_ms: int | None = None
     schema_compatibility_strategy: str = "UNDEFINED"
     schema_auto_update_compatibility_strategy: str | None = None
     is_allow_auto_update_schema: bool | None = None
     schema_validation_enforced: bool = False
-    resource_group_name: str | None = None
     properties: dict[str, str] = {}
     deleted: bool = False
 
@@ -178,6 +196,12 @@ class TopicPolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     publish_rate: PublishRate | None = None
     dispatch_rate: DispatchRate | None = None
     subscription_dispatch_rate: DispatchRate | None = None
+    replicator_dispatch_rate: DispatchRate | None = None
+    subscription_policies: dict[str, SubscriptionPolicies] = {}
+    subscription_expiration_time_minutes: int | None = None
+    auto_subscription_creation_override: AutoSubscriptionCreationOverride | None = None
+    dispatcher_pause_on_ack_state_persistent_enabled: bool | None = None
+    replication_clusters: list[str] | None = None
     subscribe_rate: SubscribeRate | None = None
     subscription_types_enabled: list[str] | None = None
     compaction_threshold: int | None = None

@@ -67,6 +67,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     backlog_size: Quota  # bytes
     backlog_age: Quota  # seconds
     deduplication: bool
+    deduplication_snapshot_s: int | None  # None: as often as the broker does it
     max_producers: int | None
     max_consumers: int | None
     max_consumers_per_subscription: int | None
@@ -82,6 +83,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     publish_rate: Rate
     dispatch_rate: Rate  # of the topic, over all its subscriptions
     subscription_dispatch_rate: Rate  # of each subscription
+    subscription_rates: dict[str, Rate]  # of those that have one of their own
     subscribe_rate: int | None  # times that one consumer may subscribe in `subscribe_period_s`
     subscribe_period_s: int
     subscription_types: frozenset[str]
@@ -111,13 +113,20 @@ def rules_of(
         subscription_expiration_s=_times(
             60,
             _limit(
-                None, namespace.subscription_expiration_time_minutes, defaults.subscription_expiration_minutes
+                topic.subscription_expiration_time_minutes,
+                namespace.subscription_expiration_time_minutes,
+                defaults.subscription_expiration_minutes,
             ),
         ),
         backlog_size=_quota(BACKLOG_SIZE, defaults, namespace, topic),
         backlog_age=_quota(BACKLOG_AGE, defaults, namespace, topic),
         deduplication=_said(
             topic.deduplication_enabled, namespace.deduplication_enabled, defaults.deduplication_enabled
+        ),
+        deduplication_snapshot_s=_limit(
+            topic.deduplication_snapshot_interval_seconds,
+            namespace.deduplication_snapshot_interval_seconds,
+            0,
         ),
         **_counts(defaults, namespace, topic),
         max_message_bytes=min(
@@ -139,6 +148,11 @@ def rules_of(
             namespace.subscription_dispatch_rate.get(cluster),
             DispatchRate(defaults.subscription_rate_msg, defaults.subscription_rate_bytes),
         ),
+        subscription_rates={
+            name: _dispatch_rate(told.dispatch_rate, None, DispatchRate())
+            for name, told in topic.subscription_policies.items()
+            if told.dispatch_rate is not None
+        },
         subscribe_rate=_positive(subscribe.subscribe_throttling_rate_per_consumer),
         subscribe_period_s=max(1, subscribe.rate_period_in_second),
         subscription_types=frozenset(
@@ -146,7 +160,7 @@ def rules_of(
             or namespace.subscription_types_enabled
             or defaults.subscription_types
         ),
-        auto_create_subscriptions=_auto_create_subscriptions(defaults, namespace),
+        auto_create_subscriptions=_auto_create_subscriptions(defaults, namespace, topic),
         encryption_required=namespace.encryption_required,
         failover_delay_ms=defaults.failover_delay_ms,
         compaction_threshold_bytes=_limit(
@@ -302,8 +316,10 @@ def _dispatch_rate(topic: DispatchRate | None, namespace: DispatchRate | None, d
     )
 
 
-def _auto_create_subscriptions(defaults: PolicyDefaults, namespace: NamespacePolicies) -> bool:
-    said = namespace.auto_subscription_creation_override
+def _auto_create_subscriptions(
+    defaults: PolicyDefaults, namespace: NamespacePolicies, topic: TopicPolicies
+) -> bool:
+    said = topic.auto_subscription_creation_override or namespace.auto_subscription_creation_override
     return (
         defaults.allow_auto_subscription_creation if said is None else said.allow_auto_subscription_creation
     )

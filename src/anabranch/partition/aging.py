@@ -94,7 +94,7 @@ class Aging:
         try:
             partition = self._opened(place)
             if partition is not None and not partition.retired:
-                self._check(partition)
+                self.check(partition)
         except (AnabranchError, OSError) as error:
             self._failed(place, error)
         else:
@@ -111,7 +111,8 @@ class Aging:
         topic, index = place
         return partition_folder(self._host.data, topic.name, index)
 
-    def _check(self, partition: Partition) -> None:
+    def check(self, partition: Partition) -> None:
+        """Drop what is to go of one log."""
         opened = partition.log
         segments = opened.segments
         topic = self._topics.get(partition)

@@ -108,6 +108,10 @@ class Upkeep:
         """Retention is to leave what `hold` says, of topics that may be opened already."""
         self._aging.hold = hold
 
+    def retain(self, partition: Partition) -> None:
+        """Let go now of what retention does not keep, and not at the next look."""
+        self._aging.check(partition)
+
     async def run(self) -> None:
         """Look after the logs until cancelled.  DiskFailed if a log may have lost records."""
         failure = asyncio.get_running_loop().create_future()

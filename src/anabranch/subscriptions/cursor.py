@@ -185,6 +185,11 @@ class Cursor:
         """How many offsets below `end` are not acknowledged."""
         return max(0, end - self.mark_delete - self._ahead)
 
+    def backlog_in(self, start: int, end: int) -> int:
+        """How many offsets from `start` up to `end` are not acknowledged."""
+        start = max(start, self.mark_delete)
+        return 0 if start >= end else end - start - (self._count(start, end) if self._ahead else 0)
+
     def ranges_ahead(self) -> int:
         """How many runs of acknowledged offsets stand ahead of the mark."""
         count, last = 0, -2

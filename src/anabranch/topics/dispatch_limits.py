@@ -22,6 +22,7 @@ class DispatchLimits:
         return (
             rules.dispatch_rate.is_relative_to_publish
             or rules.subscription_dispatch_rate.is_relative_to_publish
+            or any(rate.is_relative_to_publish for rate in rules.subscription_rates.values())
         )
 
     def follow(self, rules: Rules, published_per_s: tuple[float, ...]) -> None:
@@ -30,9 +31,10 @@ class DispatchLimits:
         self._published_per_s = published_per_s
         self._together = self._limit(rules.dispatch_rate)
 
-    def of_one(self) -> list[RateLimit]:
+    def of_one(self, subscription: str) -> list[RateLimit]:
         """The limits of one subscription."""
-        own = self._limit(self._rules.subscription_dispatch_rate)
+        rules = self._rules
+        own = self._limit(rules.subscription_rates.get(subscription, rules.subscription_dispatch_rate))
         return [limit for limit in (self._together, own) if limit is not None]
 
     def _limit(self, rate: Rate) -> RateLimit | None:

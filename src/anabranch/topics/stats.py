@@ -84,6 +84,7 @@ class SubscriptionStats(msgspec.Struct, kw_only=True, rename="camel"):
     last_acked_timestamp: int = 0
     last_mark_delete_advanced_timestamp: int = 0
     consumers: list[ConsumerStats]
+    consumers_after_mark_delete_position: dict[str, str] = {}
     is_durable: bool
     is_replicated: bool = False
     allow_out_of_order_delivery: bool = False

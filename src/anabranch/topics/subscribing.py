@@ -267,7 +267,7 @@ class Subscriptions:
             settings_of(topic.rules),
         )
         held = self._held[name] = Held(subscription, durable, around.clock)
-        subscription.limits = self._limits.of_one()
+        subscription.limits = self._limits.of_one(name)
         subscription.moved = lambda: self._moved(held)
         return held
 
@@ -349,7 +349,7 @@ class Subscriptions:
         settings = settings_of(self._topic.rules)
         for held in self:
             held.subscription.settings = settings
-            held.subscription.limits = self._limits.of_one()
+            held.subscription.limits = self._limits.of_one(held.subscription.name)
 
     # --- rates and the end
 

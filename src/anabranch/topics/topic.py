@@ -66,6 +66,7 @@ class Topic:
         self.created_ms = facts.created_ms
         self.opened_ms = around.clock.now_ms()
         self.active_s = around.clock.monotonic()  # when it was last seen to be of use
+        self.tended_s = self.active_s  # when it was last written down what its producers have sent
         self.terminated_at = facts.terminated.get(index)
         self.producers = Producers(self.full_name, facts.epochs.get(index), self._store_epoch)
         self.publishing = Publishing(partition, around.clock)

@@ -42,7 +42,7 @@ class TopicUpkeep:
         told = self._around.upkeep
         rounds: list[tuple[Callable[[AnyTopic], Awaitable[None]], Callable[[], float]]] = [
             (self._look, lambda: PERIOD_S),
-            (self._tend, lambda: told().deduplication_snapshot_interval_s),
+            (self.tend, self._tend_interval_s),
             (self.check_backlog, lambda: told().backlog_check_interval_s),
             (self.expire, lambda: told().expiry_check_interval_minutes * 60),
             (self.compact, lambda: told().compaction_check_interval_s),
@@ -73,8 +73,20 @@ class TopicUpkeep:
         if not topic.is_quiet:
             topic.look(self._around.clock.monotonic())
 
-    async def _tend(self, topic: "AnyTopic") -> None:
-        await topic.tend()
+    async def tend(self, topic: "AnyTopic") -> None:
+        """Write down what a topic's deduplication has learnt, if it is time."""
+        now_s = self._around.clock.monotonic()
+        if isinstance(topic, Topic) and now_s - topic.tended_s >= self._tended_every_s(topic):
+            topic.tended_s = now_s
+            await topic.tend()
+
+    def _tended_every_s(self, topic: Topic) -> int:
+        return topic.rules.deduplication_snapshot_s or self._around.upkeep().deduplication_snapshot_interval_s
+
+    def _tend_interval_s(self) -> float:
+        """As often as the topic that wants it most often."""
+        wanted = [self._tended_every_s(topic) for topic in self._topics if isinstance(topic, Topic)]
+        return min(wanted, default=self._around.upkeep().deduplication_snapshot_interval_s)
 
     async def check_backlog(self, topic: "AnyTopic") -> None:
         """Keep a backlog to its quota."""
