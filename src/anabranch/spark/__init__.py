@@ -1,0 +1,1 @@
+"""Spark's side: the data source `format("anabranch")`, and what pipelines are made of."""

@@ -1,0 +1,173 @@
+"""A range of one partition's offsets, fetched and decoded: an iterator of Arrow record batches.
+
+    |----- range -----|
+    |== fetched ==|== on its way ==|        the broker answers the next request while we decode this one
+
+The broker gives whole batches, so the first may begin before the range and the last may end behind it: rows
+outside are cut off.  Offsets have gaps (control batches, compaction, aborted transactions), so a range is at
+its end when a batch reaches it, not when a number of rows has come.
+
+What is gone (retention or a deletion overtook the query) is an error that names the offsets, DataLost, or,
+if the reader does not care (`fail_on_data_loss` off), skipped.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from anabranch.base.errors import AnabranchError, OffsetOutOfRange, Unavailable, UnknownTopic
+from anabranch.spark.answers import check
+from anabranch.spark.cluster import EARLIEST, Cluster, Settings, TopicPartition
+from anabranch.spark.columns import to_arrow
+from anabranch.spark.connection import FETCH, Connection
+from anabranch.spark.decode import plain, read_fields
+from anabranch.spark.visible import Aborted, Stored, visible_batches, whole_batches
+
+_LONGEST_WAIT_MS = 500  # of the broker, for a byte
+
+
+class DataLost(AnabranchError):
+    """Records that were to be read are not there any more."""
+
+
+class Range(NamedTuple):
+    """Offsets of one partition, `end` exclusive."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return max(0, self.end - self.start)
+
+
+class Fetching(NamedTuple):
+    """How ranges are fetched.  Travels to executors."""
+
+    settings: Settings
+    committed: bool = False
+    fail_on_data_loss: bool = True
+    fetch_bytes: int = 4 << 20
+
+
+class _Fetched(NamedTuple):
+    rows: pa.RecordBatch | None
+    next_offset: int
+
+
+def read_range(wanted: Range, how: Fetching, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of `wanted`, with the columns of `schema`."""
+    with Cluster(how.settings) as cluster:
+        position = wanted.start
+        deadline = time.monotonic() + how.settings.timeout_s
+        while position < wanted.end:
+            try:
+                for fetched in _fetched(cluster, wanted._replace(start=position), how, schema):
+                    position = fetched.next_offset
+                    if fetched.rows is not None and fetched.rows.num_rows:
+                        yield fetched.rows
+                    deadline = time.monotonic() + how.settings.timeout_s
+            except OffsetOutOfRange:
+                position = _skip_lost(cluster, wanted._replace(start=position), how)
+            except UnknownTopic as error:
+                if how.fail_on_data_loss:
+                    raise DataLost(f"{wanted.partition} is not there any more: {error}. {_ADVICE}") from error
+                return
+            except Unavailable as error:
+                if time.monotonic() > deadline:
+                    if how.fail_on_data_loss or not isinstance(error, _Ended):
+                        raise
+                    return
+                cluster.forget()
+                time.sleep(0.05)
+
+
+class _Ended(DataLost, Unavailable):
+    """The log ends before the range does.  A new leader may not know yet how far its log is committed."""
+
+
+_ADVICE = 'Set the option failOnDataLoss to "false" to go on with what is there.'
+
+
+def _skip_lost(cluster: Cluster, rest: Range, how: Fetching) -> int:
+    """Where to go on when the broker has not the first offset of `rest`."""
+    bounds = cluster.offsets_at({rest.partition: EARLIEST})
+    earliest = bounds[rest.partition]
+    if how.fail_on_data_loss:
+        what = f"offsets {rest.start} to {min(earliest, rest.end) - 1} of {rest.partition} are gone"
+        if earliest <= rest.start:
+            what = f"{rest.partition} ends before offset {rest.start}: it was deleted and made anew, or cut"
+        raise DataLost(f"{what}; the first that is there is {earliest}. {_ADVICE}")
+    return earliest if earliest > rest.start else rest.end
+
+
+def _fetched(cluster: Cluster, wanted: Range, how: Fetching, schema: pa.Schema) -> Iterator[_Fetched]:
+    """What the leader gives, a request ahead of what is decoded."""
+    connection = cluster.connection(cluster.leader(wanted.partition))
+    _ask(connection, wanted.partition, wanted.start, how)
+    position = wanted.start
+    quiet_until = time.monotonic() + how.settings.timeout_s
+    while True:
+        answer = _answer(connection.receive(), wanted.partition)
+        buffer = bytes(answer.records or b"")  # out of its frame: bytes are walked in half the time of a view
+        stored = list(whole_batches(buffer))
+        if stored:
+            position = max(position, stored[-1].header.last_offset + 1)
+            quiet_until = time.monotonic() + how.settings.timeout_s
+        elif time.monotonic() > quiet_until:
+            limit = answer.last_stable_offset if how.committed else answer.high_watermark
+            raise _Ended(f"{wanted.partition} ends at offset {limit}, before {wanted.end}. {_ADVICE}")
+        if position < wanted.end:
+            _ask(connection, wanted.partition, position, how)
+        aborted = [Aborted(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+        visible = [
+            one
+            for one in visible_batches(buffer, stored, aborted if how.committed else ())
+            if one.header.last_offset >= wanted.start and one.header.base_offset < wanted.end
+        ]
+        yield _Fetched(_rows(buffer, visible, wanted, schema), position)
+        if position >= wanted.end:
+            return
+
+
+def _rows(buffer: bytes, batches: list[Stored], wanted: Range, schema: pa.Schema) -> pa.RecordBatch | None:
+    if not any(batch.header.count for batch in batches):
+        return None
+    fields = read_fields(*plain(buffer, batches))
+    inside = (fields.offsets >= wanted.start) & (fields.offsets < wanted.end)
+    return to_arrow(fields.only(inside), *wanted.partition, schema)
+
+
+def _ask(connection: Connection, partition: TopicPartition, offset: int, how: Fetching) -> None:
+    one = {
+        "partition": partition.partition,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "last_fetched_epoch": -1,
+        "log_start_offset": -1,
+        "partition_max_bytes": how.fetch_bytes,
+    }
+    values = {
+        "replica_id": -1,
+        "max_wait": _LONGEST_WAIT_MS,
+        "min_bytes": 1,
+        "max_bytes": how.fetch_bytes,
+        "isolation_level": int(how.committed),
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": partition.topic, "partitions": [one]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    connection.send(FETCH, values)
+
+
+def _answer(answer: Any, partition: TopicPartition) -> Any:
+    check(answer.error_code, f"fetching {partition}")
+    (topic,) = answer.responses
+    (one,) = topic.partitions
+    check(one.error_code, f"fetching {partition}")
+    return one

@@ -1,0 +1,57 @@
+"""How much is read next, and by how many tasks: decisions on offsets alone.
+
+    limited     a micro-batch of at most so many records: each partition gets a share by how far it is behind
+    divided     ranges into more and smaller ones, in proportion, when more tasks are wanted than partitions
+
+Both depend on nothing but their arguments, so a micro-batch that is run again is cut in the same way.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from anabranch.spark.cluster import Offsets, TopicPartition
+from anabranch.spark.fetching import Range
+
+
+def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:
+    """What lies between, partition by partition; those of `end` that `start` lacks begin at 0."""
+    ranges = [Range(one, start.get(one, 0), end[one]) for one in sorted(end)]
+    return [one for one in ranges if one.size]
+
+
+def limited(start: Offsets, latest: Offsets, most: int) -> Offsets:
+    """`latest`, or as much of it as `most` records allow, split by how far each partition is behind."""
+    behind = {one: max(0, end - start.get(one, 0)) for one, end in latest.items()}
+    total = sum(behind.values())
+    if total <= most:
+        return latest
+    limits: Offsets = {}
+    for one, end in latest.items():
+        share = most * behind[one] / total
+        # Who is only a little behind still gets on: a share of less than a record is one.
+        size = math.ceil(share) if share < 1 else math.floor(share)
+        limits[one] = min(end, start.get(one, 0) + size)
+    return limits
+
+
+def behind(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
+    """How many offsets there are to read."""
+    return sum(one.size for one in ranges_between(start, latest))
+
+
+def divided(ranges: Iterable[Range], least: int | None, most_records: int | None) -> list[Range]:
+    """At least `least` ranges and none of more than `most_records`, where there are offsets enough."""
+    whole = [one for one in ranges if one.size]
+    if most_records is not None:
+        whole = [part for one in whole for part in _parts(one, math.ceil(one.size / most_records))]
+    if least is None or least <= len(whole):
+        return whole
+    total = sum(one.size for one in whole)
+    return [part for one in whole for part in _parts(one, max(1, round(one.size / total * least)))]
+
+
+def _parts(whole: Range, count: int) -> list[Range]:
+    count = min(count, whole.size)
+    edges = [whole.start + whole.size * number // count for number in range(count + 1)]
+    return [Range(whole.partition, start, end) for start, end in pairwise(edges)]

@@ -1,0 +1,242 @@
+"""A producer in the thread that writes: batches out, several on their way, each stored once.
+
+    producer = Producer(cluster, acks=-1, timeout_ms=30_000)
+    producer.begin("query-7-task-3", 60_000)        a transaction, and nobody else of that name goes on
+    producer.send(partition, batch)                 …
+    producer.flush()                                everything is stored
+    producer.transaction                            who may end it: a name, an id, an epoch
+    end_transaction(cluster, transaction, True)     here or in another process
+
+A request has one batch, and requests to a broker are answered in order.  When an answer does not come, or
+says that somebody else leads now, what is not acknowledged is sent again, in order; the broker knows sequence
+numbers and stores nothing twice.  Without an id (`acks` of 0 or 1) there are no numbers, and a batch may come
+twice.
+"""
+
+from collections import deque
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from anabranch.base.errors import Invalid, Unavailable
+from anabranch.spark.answers import check, error_name
+from anabranch.spark.cluster import GROUPS, TRANSACTIONS, Cluster, TopicPartition
+from anabranch.spark.connection import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+    Address,
+    Connection,
+)
+from anabranch.spark.encode import Writer
+from anabranch.spark.group_offsets import by_topic, check_partitions, offset_items
+from anabranch.wire.kafka.schema import ErrorCode
+
+_MOST_ON_THEIR_WAY = 5  # requests, as Kafka's brokers can tell duplicates among
+_ALL = -1
+
+
+class Transaction(NamedTuple):
+    """Who may end it.  Travels to the driver."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class _Unacknowledged(NamedTuple):
+    partition: TopicPartition
+    batch: bytearray
+
+
+class Producer:
+    def __init__(self, cluster: Cluster, acks: int, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._acks = acks
+        self._timeout_s = timeout_s
+        self._sequences: dict[TopicPartition, int] = {}
+        self._unacknowledged: deque[_Unacknowledged] = deque()
+        self._asked: deque[tuple[Connection, _Unacknowledged]] = deque()
+        # Beside the cluster's own: there may be answers due on these while something else is asked.
+        self._connections: dict[Address, Connection] = {}
+        self._joined: set[TopicPartition] = set()
+        self.transaction: Transaction | None = None
+        self.writer = Writer()
+
+    def identify(self) -> None:
+        """An id for a producer that only must not store anything twice when it sends again."""
+        found = init_producer(self._cluster, None, 0)
+        self.writer = Writer(found.producer_id, found.producer_epoch)
+
+    def begin(self, transactional_id: str, timeout_ms: int) -> None:
+        """A transaction of that name.  One that was left open is aborted, and its producer is stopped."""
+        self.transaction = init_producer(self._cluster, transactional_id, timeout_ms)
+        self.writer = Writer(self.transaction.producer_id, self.transaction.producer_epoch, True)
+
+    def sequence(self, partition: TopicPartition, records: int) -> int:
+        """The number of the next record to `partition`, of `records`.  -1 without an id."""
+        if self.writer.producer_id < 0:
+            return -1
+        first = self._sequences.get(partition, 0)
+        self._sequences[partition] = (first + records) & 0x7FFFFFFF
+        return first
+
+    def send(self, partition: TopicPartition, batch: bytearray) -> None:
+        """Send a batch; may wait until an earlier one is stored."""
+        if self.transaction is not None and partition not in self._joined:
+            self._join(self.transaction, partition)
+        one = _Unacknowledged(partition, batch)
+        self._unacknowledged.append(one)
+        try:
+            while len(self._asked) >= _MOST_ON_THEIR_WAY:
+                self._answered()
+            self._ask(one)
+        except Unavailable:
+            self._again()
+
+    def flush(self) -> None:
+        """Wait until all that was sent is stored."""
+        try:
+            while self._asked:
+                self._answered()
+        except Unavailable:
+            self._again()
+        assert not self._unacknowledged, "something was neither stored nor refused"
+
+    def _again(self) -> None:
+        """Send everything that is not acknowledged, one after the other, until time is up."""
+
+        def once() -> None:
+            self.close()
+            for one in list(self._unacknowledged):
+                self._ask(one)
+                while self._asked:
+                    self._answered()
+
+        self._cluster.forget()
+        self._cluster.persist(once)
+
+    def _ask(self, one: _Unacknowledged) -> None:
+        leader = self._cluster.leader(one.partition)
+        if leader not in self._connections:
+            self._connections[leader] = self._cluster.connect(leader)
+        connection = self._connections[leader]
+        values = {
+            "transactional_id": None if self.transaction is None else self.transaction.transactional_id,
+            "acks": self._acks,
+            "timeout": round(self._timeout_s * 1000),
+            "topic_data": [
+                {
+                    "name": one.partition.topic,
+                    "partition_data": [{"index": one.partition.partition, "records": bytes(one.batch)}],
+                }
+            ],
+        }
+        connection.send(PRODUCE, values)
+        if self._acks:
+            self._asked.append((connection, one))
+        else:
+            self._unacknowledged.remove(one)
+
+    def _answered(self) -> None:
+        """Take the oldest answer."""
+        connection, one = self._asked.popleft()
+        answer = connection.receive()
+        (topic,) = answer.responses
+        (stored,) = topic.partition_responses
+        if stored.error_code != ErrorCode.duplicate_sequence_number:
+            _check_stored(stored, one.partition)
+        self._unacknowledged.remove(one)
+
+    def _join(self, transaction: Transaction, partition: TopicPartition) -> None:
+        values = {
+            "v3_and_below_transactional_id": transaction.transactional_id,
+            "v3_and_below_producer_id": transaction.producer_id,
+            "v3_and_below_producer_epoch": transaction.producer_epoch,
+            "v3_and_below_topics": [{"name": partition.topic, "partitions": [partition.partition]}],
+        }
+
+        def read(answer: Any) -> None:
+            for topic in answer.results_by_topic_v3_and_below:
+                for one in topic.results_by_partition:
+                    check(one.partition_error_code, f"{partition} in the transaction")
+
+        name = transaction.transactional_id
+        self._cluster.to_coordinator(TRANSACTIONS, name, ADD_PARTITIONS_TO_TXN, values, read)
+        self._joined.add(partition)
+
+    def commit_offset(self, group: str, partition: TopicPartition, offset: int, metadata: str) -> None:
+        """An offset of a group that counts if the transaction is committed."""
+        transaction = self.transaction
+        assert transaction is not None, "offsets are committed in transactions"
+        values = {**_named(transaction), "group_id": group}
+
+        def read(answer: Any) -> None:
+            check(answer.error_code, f"group {group!r} in the transaction")
+
+        name = transaction.transactional_id
+        self._cluster.to_coordinator(TRANSACTIONS, name, ADD_OFFSETS_TO_TXN, values, read)
+        items = offset_items({partition: offset}, metadata)
+        values |= {"generation_id": -1, "member_id": "", "topics": by_topic(items, "partitions")}
+        self._cluster.to_coordinator(
+            GROUPS, group, TXN_OFFSET_COMMIT, values, lambda answer: check_partitions(answer, "the offset")
+        )
+
+    def close(self) -> None:
+        """Forget what is on its way.  A transaction stays open."""
+        self._asked.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _check_stored(stored: Any, partition: TopicPartition) -> None:
+    if stored.error_code == ErrorCode.message_too_large:
+        raise Invalid(
+            f"{partition} takes no batch of that size ({error_name(stored.error_code)}): "
+            "lower kafka.batch.size or raise the topic's max.message.bytes"
+        )
+    reason = f": {stored.error_message}" if stored.error_message else ""
+    check(stored.error_code, f"writing to {partition}{reason}")
+
+
+def _named(transaction: Transaction) -> dict[str, Any]:
+    return transaction._asdict()
+
+
+def init_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> Transaction:
+    """An id and epoch; for a transactional id, all earlier ones of that name are stopped."""
+    values = {
+        "transactional_id": transactional_id,
+        "transaction_timeout": timeout_ms,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+
+    def read(answer: Any) -> Transaction:
+        check(answer.error_code, f"a producer {transactional_id or ''}")
+        return Transaction(transactional_id or "", answer.producer_id, answer.producer_epoch)
+
+    if transactional_id is None:
+        return cluster.persist(lambda: read(cluster.ask_any(INIT_PRODUCER_ID, values)))
+    return cluster.to_coordinator(TRANSACTIONS, transactional_id, INIT_PRODUCER_ID, values, read)
+
+
+def end_transaction(cluster: Cluster, transaction: Transaction, commit: bool) -> None:
+    """Commit or abort; the same again does no harm."""
+
+    def read(answer: Any) -> None:
+        check(answer.error_code, f"the end of transaction {transaction.transactional_id!r}")
+
+    values = {**_named(transaction), "committed": commit}
+    cluster.to_coordinator(TRANSACTIONS, transaction.transactional_id, END_TXN, values, read)

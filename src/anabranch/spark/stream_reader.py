@@ -1,0 +1,168 @@
+"""A streaming read: from one offset to the next, a micro-batch at a time.
+
+Spark keeps one of these in a process beside the driver for as long as the query runs and asks it in turn
+
+    latestOffset(start, limit)     how far the next micro-batch goes; written to the checkpoint
+    partitions(start, end)         the ranges of that micro-batch, one a task; `read` runs in the executors
+    commit(end)                    everything before `end` is done
+
+After a restart it goes on from the checkpoint: the same `start` and `end` give the same ranges.  Partitions
+that come up later are read from their beginning.  Ones that went, and offsets that went before they were
+read, are losses (failOnDataLoss).
+
+maxOffsetsPerTrigger bounds a micro-batch.  minOffsetsPerTrigger holds it back until so many offsets are
+there or maxTriggerDelay is over, except for a query that only does what there is (availableNow), where
+waiting would mean waiting for ever.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from anabranch.base.errors import Invalid, UnknownTopic
+from anabranch.spark.batch_reader import OffsetRange
+from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets
+from anabranch.spark.fetching import DataLost, read_range
+from anabranch.spark.group_offsets import commit_offsets
+from anabranch.spark.options import Options
+from anabranch.spark.planning import behind, divided, limited, ranges_between
+from anabranch.spark.positions import from_json, resolve, starting, to_json
+from anabranch.spark.reading import fetching_of
+from anabranch.spark.selection import selection_of
+
+_ADVICE = 'Set the option failOnDataLoss to "false" to go on with what is there.'
+_LONGEST_DELAY_S = 15 * 60.0
+_MOST_ROWS = (1 << 63) - 1
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._selection = selection_of(options)
+        self._start = starting(options, streaming=True)
+        self._how = fetching_of(options)
+        self._most = options.whole("maxOffsetsPerTrigger")
+        self._least = options.whole("minOffsetsPerTrigger")
+        if self._most is not None and self._least is not None and self._least > self._most:
+            raise Invalid(
+                f"minOffsetsPerTrigger {self._least} is more than maxOffsetsPerTrigger {self._most}"
+            )
+        self._delay_s = options.duration_s("maxTriggerDelay", _LONGEST_DELAY_S)
+        self._least_ranges = options.whole("minPartitions")
+        self._most_records = options.whole("maxRecordsPerPartition")
+        self._group = _group(options)
+        self._schema = schema
+        self._cluster: Cluster | None = None
+        self._last_batch_s = time.monotonic()
+        self._all_there_is: Offsets | None = None
+        self._latest: Offsets = {}
+
+    def initialOffset(self) -> dict[str, Any]:
+        there = self._selection.partitions(self._client())
+        return to_json(resolve(self._start, there, self._client(), committed=self._how.committed))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._all_there_is = self._ends({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # Spark hands it back to latestOffset, unless a trigger wants everything.
+        return (
+            ReadAllAvailable()
+            if self._most is None and self._least is None
+            else ReadMaxRows(self._most or _MOST_ROWS)
+        )
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin = from_json(start)
+        latest = self._ends(begin) if self._all_there_is is None else self._all_there_is
+        self._latest = latest
+        begin = self._with_new(begin, latest)
+        # A partition that has gone from the topic keeps its place in the checkpoint.
+        latest = {one: max(latest.get(one, at), at) for one, at in begin.items()}
+        if not isinstance(limit, ReadMaxRows):
+            return to_json(latest)
+        if self._holds_back(behind(begin, latest)):
+            return start
+        self._last_batch_s = time.monotonic()
+        return to_json(limited(begin, latest, limit.max_rows))
+
+    def _holds_back(self, available: int) -> bool:
+        """Whether too little is there for a micro-batch, and it has not waited long enough."""
+        if self._least is None or self._all_there_is is not None or available >= self._least:
+            return False
+        return time.monotonic() - self._last_batch_s < self._delay_s
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return to_json(self._latest) if self._latest else None
+
+    def _ends(self, begin: Offsets) -> Offsets:
+        """How far each partition can be read now."""
+        client = self._client()
+        try:
+            there = self._selection.partitions(client)
+        except UnknownTopic as error:
+            self._lost(f"a topic is not there any more: {error}")
+            return dict(begin)
+        ends = client.offsets_at(dict.fromkeys(there, LATEST), committed=self._how.committed)
+        for one in begin:
+            if one not in ends:
+                self._lost(f"{one} is not there any more")
+            elif ends[one] < begin[one]:
+                self._lost(f"{one} ends at offset {ends[one]}, before {begin[one]}: it was made anew, or cut")
+        return ends
+
+    def _lost(self, what: str) -> None:
+        if self._how.fail_on_data_loss:
+            raise DataLost(f"{what}. {_ADVICE}")
+
+    def _with_new(self, begin: Offsets, latest: Offsets) -> Offsets:
+        """`begin`, and partitions that have come up since, which are read from their beginning."""
+        new = [one for one in latest if one not in begin]
+        if not new:
+            return begin
+        earliest = self._client().offsets_at(dict.fromkeys(new, EARLIEST))
+        return begin | {one: min(earliest[one], latest[one]) for one in new}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begin, until = from_json(start), from_json(end)
+        ranges = ranges_between(begin | self._first_of_new(begin, until), until)
+        return [OffsetRange(one) for one in divided(ranges, self._least_ranges, self._most_records)]
+
+    def _first_of_new(self, begin: Offsets, until: Offsets) -> Offsets:
+        new = [one for one in until if one not in begin]
+        return self._client().offsets_at(dict.fromkeys(new, EARLIEST)) if new else {}
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, OffsetRange):
+            yield from read_range(partition.wanted, self._how, self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._group is not None:
+            commit_offsets(self._client(), self._group, from_json(end))
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _client(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._how.settings)
+        return self._cluster
+
+
+def _group(options: Options) -> str | None:
+    """The group that the query's progress is committed to, if one is wanted."""
+    if not options.flag("commitOffsets", False):
+        return None
+    group = options.text("kafka.group.id") or options.text("groupIdPrefix")
+    if not group:
+        raise Invalid("commitOffsets needs the name of a group: kafka.group.id or groupIdPrefix")
+    return group

@@ -1,0 +1,8 @@
+"""How Spark finds `format("anabranch")`: it looks into every module whose name begins with `pyspark_`.
+
+A process of Spark's that knows nothing of Anabranch imports this, so it brings in as little as it can.
+"""
+
+from anabranch.spark.source import AnabranchSource as DefaultSource
+
+__all__ = ["DefaultSource"]

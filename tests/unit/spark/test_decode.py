@@ -1,0 +1,144 @@
+"""Columns made of batches hold what the record-by-record reader finds in them."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+from anabranch.base.errors import AnabranchError, Corrupt, UnsupportedForFormat
+from anabranch.records.batch import read_header
+from anabranch.records.builder import build_batch, seal
+from anabranch.records.control import Marker, marker_batch
+from anabranch.records.record import Record, iter_records, payload_of
+from anabranch.spark.columns import TYPES, arrow_schema, to_arrow
+from anabranch.spark.decode import plain, read_fields
+from anabranch.spark.visible import Aborted, visible_batches, whole_batches
+
+SCHEMA = arrow_schema(tuple(TYPES))
+BASE_MS = 1_700_000_000_000
+
+
+def rows_of(buffer: bytes, aborted: tuple[Aborted, ...] = ()) -> pa.RecordBatch:
+    stored = list(visible_batches(buffer, list(whole_batches(buffer)), aborted))
+    data, regions = plain(buffer, stored)
+    return to_arrow(read_fields(data, regions), "orders", 3, SCHEMA)
+
+
+def random_record(rng: random.Random, offset: int) -> Record:
+    def some(most: int) -> bytes | None:
+        return None if rng.random() < 0.2 else rng.randbytes(rng.choice((0, 1, 5, 63, 64, 200, most)))
+
+    headers = tuple((b"h%d" % n, some(70)) for n in range(rng.choice((0, 0, 0, 1, 2, 5))))
+    return Record(offset, BASE_MS + rng.randrange(-5000, 90_000_000), some(80), some(9000), headers)
+
+
+def random_batch(rng: random.Random, base: int, codec: int) -> bytes:
+    offset = base
+    records = []
+    for _ in range(rng.randrange(1, 100)):
+        records.append(random_record(rng, offset))
+        offset += rng.choice((1, 1, 1, 2, 300))
+    time = BASE_MS + 7 if rng.random() < 0.3 else None
+    return bytes(build_batch(records, base_offset=base, codec=codec, append_time_ms=time))
+
+
+@pytest.mark.parametrize("codecs", [(0,), (1,), (2,), (3,), (4,), (0, 4, 0, 3)])
+def test_columns_hold_what_the_records_say(codecs: tuple[int, ...]) -> None:
+    rng = random.Random(len(codecs) * 31 + codecs[0])
+    batches = [random_batch(rng, n * 100_000, codecs[n % len(codecs)]) for n in range(12)]
+    expected = []
+    for batch in batches:
+        header = read_header(batch)
+        kind = 1 if header.attributes & 8 else 0
+        for record in iter_records(header, payload_of(header, batch, 1 << 30)):
+            headers = [{"key": name.decode(), "value": content} for name, content in record.headers]
+            row = {"key": record.key, "value": record.value, "topic": "orders", "partition": 3}
+            row |= {"offset": record.offset, "timestamp": record.timestamp, "timestampType": kind}
+            expected.append(row | {"headers": headers or None})
+    found = rows_of(b"".join(batches))
+    found = found.set_column(5, "timestamp", pa.compute.divide(found["timestamp"].view(pa.int64()), 1000))
+    assert found.to_pylist() == expected
+
+
+def test_every_column_has_its_type() -> None:
+    found = rows_of(bytes(build_batch([Record(0, BASE_MS, b"k", b"v")])))
+    assert found.schema == SCHEMA
+    assert found.to_pylist()[0]["headers"] is None
+
+
+def test_control_batches_and_aborted_transactions_are_left_out() -> None:
+    def data(offset: int, producer: int, transactional: bool = True) -> bytes:
+        records = [Record(offset, BASE_MS, None, b"%d" % offset)]
+        return bytes(
+            build_batch(records, producer_id=producer, producer_epoch=0, transactional=transactional)
+        )
+
+    def marker(offset: int, producer: int, commit: bool) -> bytes:
+        ends = Marker(commit, 0)
+        return bytes(
+            marker_batch(ends, producer_id=producer, producer_epoch=0, timestamp=BASE_MS, base_offset=offset)
+        )
+
+    buffer = b"".join(
+        [
+            data(0, 7),
+            data(1, 8),
+            marker(2, 7, False),
+            data(3, 7),
+            marker(4, 8, True),
+            data(5, 9, transactional=False),
+            marker(6, 7, True),
+        ]
+    )
+    assert rows_of(buffer)["offset"].to_pylist() == [0, 1, 3, 5]
+    assert rows_of(buffer, (Aborted(7, 0),))["offset"].to_pylist() == [1, 3, 5]
+    assert rows_of(buffer, (Aborted(7, 0), Aborted(8, 1)))["offset"].to_pylist() == [3, 5]
+
+
+def test_a_batch_cut_short_waits_for_the_next_fetch() -> None:
+    batch = bytes(build_batch([Record(0, BASE_MS, b"k", b"v" * 100)]))
+    for end in range(len(batch)):
+        assert [one.header.count for one in whole_batches(batch + batch[:end])] == [1]
+
+
+def test_what_is_damaged_is_named() -> None:
+    batch = bytearray(build_batch([Record(0, BASE_MS, b"k", b"v")]))
+    batch[-1] ^= 1
+    with pytest.raises(Corrupt, match="checksum"):
+        list(whole_batches(batch))
+    batch[16] = 1
+    with pytest.raises(UnsupportedForFormat):
+        list(whole_batches(batch))
+
+
+def test_damaged_records_never_give_anything_but_an_error() -> None:
+    rng = random.Random(5)
+    sound = random_batch(rng, 0, 0)
+    header = read_header(sound)
+    damaged = 0
+    for _ in range(3000):
+        payload = bytearray(sound[61:])
+        for _ in range(rng.randrange(1, 4)):
+            payload[rng.randrange(len(payload))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
+        try:
+            rows_of(bytes(seal(header, payload)))
+        except AnabranchError:
+            damaged += 1
+    assert damaged > 100
+
+
+def test_names_of_headers_that_are_no_text_are_shown_as_java_shows_them() -> None:
+    found = rows_of(bytes(build_batch([Record(0, BASE_MS, None, None, ((b"\xff", b"x"),))])))
+    assert found.to_pylist()[0]["headers"] == [{"key": "�", "value": b"x"}]
+
+
+def test_only_some_records() -> None:
+    buffer = bytes(build_batch([Record(n, BASE_MS, None, b"%d" % n) for n in range(10)]))
+    data, regions = plain(buffer, whole_batches(buffer))
+    fields = read_fields(data, regions)
+    some = fields.only(np.asarray(fields.offsets >= 7))
+    assert to_arrow(some, "t", 0, arrow_schema(["value"])).to_pylist() == [
+        {"value": b"%d" % n} for n in (7, 8, 9)
+    ]
