@@ -58,9 +58,11 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Pulsar's Java clien
 	$(BIN)/python bench/anchors/word_count.py
 	$(BIN)/python bench/anchors/differential.py
 	$(BIN)/python bench/anchors/pulsar_flows.py java
+	$(BIN)/python bench/anchors/pulsar_flows.py java --transactions
 
 compat-go: $(STAMP) java ## Pulsar's Go client on our broker and on Apache Pulsar (needs Go, Java, Maven)
 	$(BIN)/python bench/anchors/pulsar_flows.py go
+	$(BIN)/python bench/anchors/pulsar_flows.py go --transactions
 
 java:
 	@command -v java >/dev/null || { echo "this needs Java 17 or newer; there is no 'java' on the PATH" >&2; exit 1; }

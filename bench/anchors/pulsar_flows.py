@@ -1,7 +1,8 @@
 """Pulsar's Java client, its admin client and its Go client: the same program on Apache Pulsar and on ours.
 
-    python bench/anchors/pulsar_flows.py java     what pulsar-admin is made of, and the Java client
-    python bench/anchors/pulsar_flows.py go       the Go client, from the Go proxy
+    python bench/anchors/pulsar_flows.py java                  what pulsar-admin is made of, and the Java client
+    python bench/anchors/pulsar_flows.py java --transactions   both, in transactions
+    python bench/anchors/pulsar_flows.py go [--transactions]   the Go client, from the Go proxy
 
 Each prints what any broker must repeat; the words must be the same.  (pulsar-admin itself comes in Pulsar's
 release alone, not from Maven; every call of it goes through the admin client that is used here.)
@@ -24,19 +25,23 @@ from servers import ANCHORS, Ours
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 400.0
 
+Command = Callable[[str, str, str], list[str]]
+"""The words of a program, from where its broker is, where that is administered, and the run's prefix."""
 
-def java(folder: Path) -> Callable[[str, str], list[str]]:
+
+def java(folder: Path, transactions: bool) -> Command:
     libraries = ANCHORS / "pulsar" / "lib"
     quiet = f"-Dlog4j.configurationFile={HERE / 'pulsar_java' / 'log4j2.xml'}"
-    program = str(HERE / "pulsar_java" / "PulsarFlows.java")
+    name = "PulsarTransactions.java" if transactions else "PulsarFlows.java"
+    program = str(HERE / "pulsar_java" / name)
 
-    def command(service: str, admin: str) -> list[str]:
-        return ["java", "-Xmx512m", quiet, "-cp", f"{libraries}/*", program, service, admin]
+    def command(service: str, admin: str, prefix: str) -> list[str]:
+        return ["java", "-Xmx512m", quiet, "-cp", f"{libraries}/*", program, service, admin, prefix]
 
     return command
 
 
-def go(folder: Path) -> Callable[[str, str], list[str]]:
+def go(folder: Path, transactions: bool) -> Command:
     if shutil.which("go") is None:
         sys.exit("this needs Go 1.24 or newer; there is no 'go' on the PATH")
     source = folder / "source"
@@ -44,12 +49,12 @@ def go(folder: Path) -> Callable[[str, str], list[str]]:
     program = folder / "pulsar-go"
     environment = os.environ | {"GOFLAGS": "-mod=mod"}
     subprocess.run(["go", "build", "-o", program, "."], cwd=source, check=True, env=environment)
-    return lambda service, admin: [str(program), service]
+    more = ["transactions"] if transactions else []
+    return lambda service, admin, prefix: [str(program), service, prefix, *more]
 
 
 def transcript(command: list[str]) -> list[str]:
-    words = [*command, f"{uuid.uuid4().hex[:8]}-"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     lines = done.stdout.splitlines()
     return lines if done.returncode == 0 else [*lines, f"failed: {done.stderr[-600:]}"]
 
@@ -59,20 +64,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("language", choices=("java", "go"))
+    parser.add_argument("--transactions", action="store_true", help="what is done in transactions")
     parser.add_argument("--show", action="store_true", help="print the transcript as well")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "ours").mkdir()
-        command = {"java": java, "go": go}[args.language](folder)
+        command = {"java": java, "go": go}[args.language](folder, args.transactions)
+        settings = {"transactionCoordinatorEnabled": "true"} if args.transactions else {}
+        prefix = f"{uuid.uuid4().hex[:8]}-"
         pulsar = Pulsar()
-        pulsar.start()
+        pulsar.start(settings)
         try:
-            theirs = transcript(command(pulsar.pulsar, pulsar.admin))
+            theirs = transcript(command(pulsar.pulsar, pulsar.admin, prefix))
         finally:
             pulsar.stop()
-        with Ours(folder / "ours") as ours:
-            mine = transcript(command(ours.pulsar, ours.admin))
+        with Ours(folder / "ours", settings) as ours:
+            mine = transcript(command(ours.pulsar, ours.admin, prefix))
     if args.show:
         print("\n".join(theirs))
     difference = list(difflib.unified_diff(theirs, mine, "Apache Pulsar", "ours", lineterm="", n=1))

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,10 @@ class Pulsar:
     admin = "http://127.0.0.1:18080"
     pid = 0
 
-    def start(self) -> None:
+    def start(self, settings: Mapping[str, str] | None = None) -> None:
         """Its port is open before its namespaces are there: wait for these."""
-        self._run({})
+        told = " ".join(f"{name}={value}" for name, value in (settings or {}).items())
+        self._run({"SET": told} if told else {})
         deadline = time.monotonic() + START_S
         while True:
             try:

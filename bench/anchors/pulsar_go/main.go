@@ -1,6 +1,6 @@
 // Basic flows of Pulsar's Go client, as a transcript that any broker must repeat.
 //
-//	go run . pulsar://HOST:PORT PREFIX
+//	go run . pulsar://HOST:PORT PREFIX [transactions]
 package main
 
 import (
@@ -179,9 +179,16 @@ func main() {
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
 	prefix = os.Args[2]
+	within := len(os.Args) > 3 && os.Args[3] == "transactions"
 	client = must(pulsar.NewClient(pulsar.ClientOptions{
 		URL: os.Args[1], OperationTimeout: 15 * time.Second, Logger: plog.NewLoggerWithLogrus(quiet),
+		EnableTransaction: within,
 	}))
+	if within {
+		transactions()
+		client.Close()
+		return
+	}
 	messages()
 	modes()
 	refusals()

@@ -353,8 +353,8 @@ public class PulsarTransactions {
         send(producer, txn, "b");
         consumer.acknowledgeAsync(message.getMessageId(), txn).get();
         var transactions = admin.transactions();
-        line("coordinators", transactions.listTransactionCoordinators().size());
-        line("stats", transactions.getCoordinatorStats().size());
+        line("coordinators", transactions.listTransactionCoordinators().size()
+                - transactions.getCoordinatorStats().size());
         TransactionCoordinatorStats stats = transactions.getCoordinatorStatsById((int) id.getMostSigBits());
         line("state", stats.state + " " + stats.ongoingTxnSize);
         TransactionMetadata metadata = transactions.getTransactionMetadata(id);
