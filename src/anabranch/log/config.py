@@ -49,10 +49,17 @@ SYNONYMS: dict[str, tuple[Synonym, ...]] = {}
 
 
 def _topic_option(
-    name: str, kind: Kind, default: Any, check: Check | None, doc: str, *, broker: str | tuple[Synonym, ...]
+    name: str,
+    kind: Kind,
+    default: Any,
+    check: Check | None,
+    doc: str,
+    *,
+    broker: str | tuple[Synonym, ...],
+    internal: bool = False,
 ) -> Any:
     """Declare a topic option with its broker synonyms; a mere name means the same option under that name."""
-    declared = Option(name, kind, default, doc, check, dynamic=True)
+    declared = Option(name, kind, default, doc, check, dynamic=True, internal=internal)
     SYNONYMS[name] = _same_for_broker(declared, broker) if isinstance(broker, str) else broker
     return same_option(declared)
 
@@ -278,13 +285,14 @@ class LogConfig:
         "Whether a new segment's file is given its full size at once.",
         broker="log.preallocate",
     )
-    dead_letters: bool = _topic_option(
+    errors_deadletterqueue_group_enable: bool = _topic_option(
         "errors.deadletterqueue.group.enable",
         Kind.BOOLEAN,
         False,
         None,
         "Whether share groups may write records to it that they have given up.",
         broker=(),
+        internal=True,  # Kafka has it from 4.4 on, and tools that were made for older ones compare the list
     )
 
     def __post_init__(self) -> None:

@@ -47,7 +47,9 @@ def topic_entries(layers: Layers, topic_overrides: Overrides) -> list[Entry]:
     """Every option of a topic with these overrides on a broker with these layers."""
     broker = layers.merged()
     return [
-        _topic_entry(TOPIC_OPTIONS[name], layers, topic_overrides, broker) for name in sorted(TOPIC_OPTIONS)
+        _topic_entry(declared, layers, topic_overrides, broker)
+        for name, declared in sorted(TOPIC_OPTIONS.items())
+        if not declared.internal or name in topic_overrides
     ]
 
 

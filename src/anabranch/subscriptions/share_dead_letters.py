@@ -87,7 +87,7 @@ class DeadLetters:
             topic = self._host.find(name)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r} for dead letters")
-        if not topic.config.dead_letters:
+        if not topic.config.errors_deadletterqueue_group_enable:
             raise Invalid(
                 f"topic {name!r} takes no dead letters: errors.deadletterqueue.group.enable is false"
             )

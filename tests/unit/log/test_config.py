@@ -42,6 +42,7 @@ KAFKA = {
     "segment.ms": ("604800000", 5, "log.roll.ms"),
     "unclean.leader.election.enable": ("false", 1, "unclean.leader.election.enable"),
 }
+FROM_4_4 = {"errors.deadletterqueue.group.enable": ("false", 1, None)}
 
 
 def test_names_types_and_defaults_are_kafkas() -> None:
@@ -53,7 +54,14 @@ def test_names_types_and_defaults_are_kafkas() -> None:
         )
         for name, declared in TOPIC_OPTIONS.items()
     }
-    assert ours == KAFKA
+    assert ours == KAFKA | FROM_4_4
+
+
+@pytest.mark.parametrize("name", FROM_4_4)
+def test_what_newer_kafkas_have_is_told_by_the_topic_alone(name: str) -> None:
+    attribute = name.replace(".", "_")
+    assert getattr(LogConfig.build({name: "true"}, {}), attribute) is True
+    assert getattr(LogConfig.build({}, {name: "true"}), attribute) is False
 
 
 def test_every_option_says_what_it_does_in_a_line() -> None:
@@ -68,7 +76,7 @@ def test_defaults() -> None:
     assert LogConfig().flush_ms == LONG_MAX
 
 
-@pytest.mark.parametrize("name", sorted(TOPIC_OPTIONS.keys() - {inert.name for inert in INERT_OPTIONS}))
+@pytest.mark.parametrize("name", sorted(KAFKA.keys() - {inert.name for inert in INERT_OPTIONS}))
 def test_the_topic_wins_over_the_broker_and_the_broker_over_the_default(name: str) -> None:
     declared = TOPIC_OPTIONS[name]
     attribute = name.replace(".", "_")

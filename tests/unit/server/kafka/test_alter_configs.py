@@ -305,9 +305,9 @@ async def test_loggers(broker: Broker) -> None:
         (
             GROUP,
             "g",
-            [("share.session.timeout.ms", SET, "50000")],
+            [("streams.session.timeout.ms", SET, "50000")],
             "invalid_config",
-            "Unknown group config name: share.session.timeout.ms",
+            "Unknown group config name: streams.session.timeout.ms",
         ),
         (0, "x", [("a", SET, "b")], "invalid_request", "Unknown resource type 0"),
     ],

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.groups.group_options import GROUP_OPTIONS
 from anabranch.log.config import TOPIC_OPTIONS
 from anabranch.server.config import BROKER_OPTIONS
 from tests.unit.server.kafka.config_requests import (
@@ -17,6 +18,8 @@ from tests.unit.server.kafka.config_requests import (
     broker_in,
 )
 
+SHOWN = sorted(name for name, declared in TOPIC_OPTIONS.items() if not declared.internal)
+
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
@@ -28,7 +31,7 @@ async def test_everything_about_a_topic(broker: Broker) -> None:
     result = await broker.describe(TOPIC, "orders")
     assert (result.error_code.name, result.error_message) == ("none", "")
     assert (result.resource_type, result.resource_name) == (TOPIC, "orders")
-    assert [entry.name for entry in result.configs] == sorted(TOPIC_OPTIONS)
+    assert [entry.name for entry in result.configs] == SHOWN
     entry = next(entry for entry in result.configs if entry.name == "segment.bytes")
     assert (entry.value, entry.config_source, entry.config_type) == ("1073741824", 5, 3)
     assert not entry.read_only
@@ -55,7 +58,7 @@ async def test_no_keys_is_all_keys(broker: Broker) -> None:
         resource_type=TOPIC, resource_name="orders", configuration_keys=()
     )
     (result,) = (await broker.ask(module.DescribeConfigsRequest(resources=(resource,)))).results
-    assert len(result.configs) == len(TOPIC_OPTIONS)
+    assert len(result.configs) == len(SHOWN)
     assert {entry.documentation for entry in result.configs} == {None}
 
 
@@ -106,7 +109,8 @@ async def test_groups(broker: Broker) -> None:
     told = await broker.incremental((GROUP, "g", [(session, SET, "50000")]))
     assert told == [("none", None)]
     configs = {entry.name: entry for entry in (await broker.describe(GROUP, "g")).configs}
-    assert {name: entry.value for name, entry in configs.items()} == {
+    assert configs.keys() == GROUP_OPTIONS.keys()
+    assert {name: entry.value for name, entry in configs.items() if name.startswith("consumer.")} == {
         "consumer.assignment.interval.ms": "1000",
         heartbeat: "5000",
         session: "50000",

@@ -26,8 +26,11 @@ def test_what_would_work_later_is_retried(kind: type[errors.AnabranchError]) -> 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY if issubclass(kind, errors.Invalid)])
 def test_what_is_wrong_is_not_retried(kind: type[errors.AnabranchError]) -> None:
-    # A fetch session that is wrong is given up, and the fetch is sent again with a new one.
-    session = issubclass(kind, errors.InvalidFetchSessionEpoch | errors.FetchSessionTopicIdError)
+    # A session that is wrong is given up, and the fetch is sent again with a new one.
+    session = issubclass(
+        kind,
+        errors.InvalidFetchSessionEpoch | errors.FetchSessionTopicIdError | errors.InvalidShareSessionEpoch,
+    )
     assert code_of(kind("why")).retriable == session
 
 
