@@ -43,7 +43,7 @@ def _wrong_reset(value: str) -> str | None:
         return None
     return (
         f"Invalid value `{value}` for configuration share.auto.offset.reset. The value must be either "
-        "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS.>'."
+        "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
     )
 
 

@@ -100,9 +100,8 @@ def _topic_entry(declared: Option, layers: Layers, overrides: Overrides, broker:
 
 def _group_entry(declared: Option, layers: Layers, overrides: Overrides) -> Entry:
     of_broker = option_of_broker(declared.name)
-    if of_broker is None:
-        return _own_entry(declared, overrides, Source.GROUP)
-    synonyms = _chain(layers, of_broker)
+    default = SynonymEntry(declared.name, declared.dump(declared.default), Source.DEFAULT)
+    synonyms = (default,) if of_broker is None else _chain(layers, of_broker)
     if declared.name in overrides:
         own = declared.dump(declared.parse(overrides[declared.name]))
         synonyms = (SynonymEntry(declared.name, own, Source.GROUP), *synonyms)

@@ -10,6 +10,7 @@ import pytest_asyncio
 from anabranch.base.errors import CoordinatorNotAvailable, TooLarge
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.deletion import delete_group
+from anabranch.groups.group import GroupKind
 from anabranch.groups.offsets import TopicPartitions
 from anabranch.groups.records import OffsetKey
 from anabranch.subscriptions import flushing
@@ -253,6 +254,7 @@ class Members:
     """A group that somebody reads every topic in."""
 
     group_id = "s"
+    kind = GroupKind.CONSUMER
     is_empty = False
 
     def is_subscribed_to(self, topic: str) -> bool:
