@@ -1,6 +1,6 @@
 // Basic flows of Pulsar's Go client, as a transcript that any broker must repeat.
 //
-//	go run . pulsar://HOST:PORT PREFIX [transactions]
+//	go run . pulsar://HOST:PORT PREFIX [transactions | crossing]
 package main
 
 import (
@@ -186,6 +186,11 @@ func main() {
 	}))
 	if within {
 		transactions()
+		client.Close()
+		return
+	}
+	if len(os.Args) > 3 && os.Args[3] == "crossing" {
+		crossing()
 		client.Close()
 		return
 	}
