@@ -1,8 +1,8 @@
 """Pulsar's Java client, its admin client and its Go client: the same program on Apache Pulsar and on ours.
 
-    python bench/anchors/pulsar_flows.py java                  what pulsar-admin is made of, and the Java client
-    python bench/anchors/pulsar_flows.py java --transactions   both, in transactions
-    python bench/anchors/pulsar_flows.py go [--transactions]   the Go client, from the Go proxy
+    python bench/anchors/pulsar_flows.py java     what pulsar-admin is made of, and the Java client
+    python bench/anchors/pulsar_flows.py go       the Go client, from the Go proxy
+    ... --transactions                            the same clients, in transactions
 
 Each prints what any broker must repeat; the words must be the same.  (pulsar-admin itself comes in Pulsar's
 release alone, not from Maven; every call of it goes through the admin client that is used here.)

@@ -87,6 +87,10 @@ public class PulsarTransactions {
         for (String one : values) {
             TypedMessageBuilder<byte[]> message = txn == null ? producer.newMessage() : producer.newMessage(txn);
             sent.add(message.key(one).value(one.getBytes(StandardCharsets.UTF_8)).sendAsync());
+            if (sent.size() == 1) {
+                producer.flush();
+                sent.get(0).get(20, TimeUnit.SECONDS); // the client sends in any order until it has told the topic
+            }
         }
         producer.flush();
         for (var each : sent) {
