@@ -1,4 +1,4 @@
-"""Acknowledgements of transactions against a naive model: who holds which offset, and what is delivered of it.
+"""Acknowledgements of transactions against a naive model: who holds an offset, and what is delivered of it.
 
 Consumers of all four kinds acknowledge, in transactions and without, in part and as a whole; transactions
 commit and abort; consumers come and go; what is pending is kept and restored at any time.  In the end all
@@ -74,7 +74,7 @@ class Run:
         self.model.end(txn, commit=commit)
 
     def restore(self) -> None:
-        """As a restart does it, but for the consumers: all pending acknowledgements come back from the store."""
+        """As a restart does, but for the consumers: all pending acknowledgements come back from the store."""
         pending = self.bench.subscription.reading.pending
         for txn in pending:
             pending.ended(txn)

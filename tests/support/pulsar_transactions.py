@@ -1,4 +1,4 @@
-"""A client of Pulsar's transactions, frame by frame, over `tests/support/pulsar_wire.py`.
+"""A client of Pulsar's transactions, frame by frame: in memory (`pulsar_wire`) or over a socket.
 
     who = Transacting(client)
     txn = await who.begin()                       # NEW_TXN
@@ -15,6 +15,7 @@ from typing import Any
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.wire.pulsar import commands_pb2 as pb
 from tests.support.entries import batch_of, entry_of
+from tests.support.pulsar_socket import SocketClient
 from tests.support.pulsar_wire import Client
 
 C = pb.BaseCommand
@@ -28,7 +29,7 @@ class Refused(Exception):
 
 
 class Transacting:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client | SocketClient) -> None:
         self.client = client
         self.requests = count(1000)
         self._producers: dict[int, str] = {}
@@ -83,7 +84,7 @@ class Transacting:
         entry = entry_of(values[0], **bits) if len(values) == 1 else batch_of(*values, **bits)
         self.client.tell(C.SEND, entry, producer_id=id, sequence_id=next(self._sequences), **bits)
         while True:
-            said = await self.client._wait(
+            said = await self.client.wait_for(
                 lambda said: said.command.type in (C.SEND_RECEIPT, C.SEND_ERROR)
             )
             if said.command.type == C.SEND_ERROR:

@@ -104,13 +104,13 @@ class Client:
     # --- hearing
 
     async def answer(self, request_id: int) -> Command:
-        return (await self._wait(lambda said: _request_id(said.command) == request_id)).command
+        return (await self.wait_for(lambda said: request_id_of(said.command) == request_id)).command
 
     async def hear(self, type: int) -> Command:
-        return (await self._wait(lambda said: said.command.type == type)).command
+        return (await self.wait_for(lambda said: said.command.type == type)).command
 
     async def message(self) -> Frame:
-        return await self._wait(lambda said: said.command.type == Command.MESSAGE)
+        return await self.wait_for(lambda said: said.command.type == Command.MESSAGE)
 
     async def closed(self) -> None:
         """Wait until the broker has hung up."""
@@ -129,7 +129,7 @@ class Client:
     def leave(self) -> None:
         self.link.abort()
 
-    async def _wait(self, wanted: Callable[[Frame], bool]) -> Frame:
+    async def wait_for(self, wanted: Callable[[Frame], bool]) -> Frame:
         async with asyncio.timeout(WAIT_S):
             while True:
                 self._read()
@@ -185,6 +185,6 @@ def frame(type: int, entry: bytes | None = None, /, **fields: Any) -> bytes:
     return write_frame(command) if entry is None else write_frame_with(command, entry)
 
 
-def _request_id(command: Command) -> int | None:
+def request_id_of(command: Command) -> int | None:
     message = getattr(command, Command.DESCRIPTOR.fields_by_number[command.type].name)
     return message.request_id if "request_id" in message.DESCRIPTOR.fields_by_name else None
