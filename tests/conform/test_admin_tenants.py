@@ -191,7 +191,7 @@ async def test_policies_come_and_go(http: Http) -> None:
     base = "/namespaces/public/default"
     for path, value in POLICIES:
         before = await http.admin("GET", f"{base}/{path}")
-        assert before.status == 204 or before.json == [], path
+        assert before.status == 204 or before.json in ([], 0), path
         await http.done("POST", f"{base}/{path}", value)
         assert await http.get(f"{base}/{path}") == value
     await http.done("POST", f"{base}/encryptionRequired", True)

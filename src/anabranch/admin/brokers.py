@@ -46,7 +46,7 @@ async def leader(call: Call) -> Leader:
 async def owned_namespaces(call: Call) -> dict[str, Ownership]:
     """The bundles that a broker serves."""
     if call.path["broker"] != _broker_id(call):
-        raise NotFound(f"there is no broker {call.path['broker']}")
+        raise NotFound(f"Broker id '{call.path['broker'][:200]}' not found in available brokers.")
     return {
         f"{name}/{first}_{end}": Ownership()
         for name, policies in sorted(call.image.namespaces.items())

@@ -78,6 +78,15 @@ def only_this_cluster(value: list[str], call: Call) -> None:
         raise Refused(403, f"Invalid cluster id: {others[0][:200]}")
 
 
+def replicated_here(value: list[str], call: Call) -> None:
+    """Of a topic: this cluster, and no other."""
+    if call.cluster_name not in value:
+        raise Refused(
+            412, "Can not remove local cluster from the local topic-level replication clusters policy"
+        )
+    only_this_cluster(value, call)
+
+
 def retention_beside(value: RetentionPolicies, quotas: dict[str, BacklogQuota], of: str) -> None:
     """The same, when it is the retention that changes."""
     quota = quotas.get(BACKLOG_SIZE)

@@ -67,6 +67,18 @@ async def peers(call: Call) -> list[str]:
     return []
 
 
+@get(API + "/clusters/{cluster}/migrate", answer=None)
+async def migration(call: Call) -> None:
+    """Where a cluster moves to: nowhere."""
+    raise NotFound("Cluster does not exist")
+
+
+@get(API + "/clusters/{cluster}/failureDomains/{name}", answer=None)
+async def failure_domain(call: Call) -> None:
+    """Brokers that fail together: there are no such groups."""
+    raise NotFound(f"Domain {call.path['name'][:100]} for cluster {_check(call)} does not exist")
+
+
 @get(API + "/clusters/{cluster}/failureDomains", answer=dict[str, str])
 async def failure_domains(call: Call) -> dict[str, str]:
     """Groups of brokers that fail together: none."""
@@ -74,8 +86,12 @@ async def failure_domains(call: Call) -> dict[str, str]:
     return {}
 
 
-@get(API + "/clusters/{cluster}/namespaceIsolationPolicies", answer=dict[str, str])
-async def isolation_policies(call: Call) -> dict[str, str]:
-    """Namespaces that keep to some brokers: none."""
-    _check(call)
-    return {}
+_ISOLATION = API + "/clusters/{cluster}/namespaceIsolationPolicies"
+
+
+@get(_ISOLATION, answer=None)
+@get(_ISOLATION + "/{policy}", answer=None)
+@get(_ISOLATION + "/brokers/{broker}", answer=None)
+async def isolation_policies(call: Call) -> None:
+    """Namespaces that keep to some brokers: there are no such rules."""
+    raise NotFound(f"NamespaceIsolationPolicies for cluster {_check(call)} does not exist")

@@ -20,6 +20,7 @@ from anabranch.partition.entries import Entries, EntryReader
 from anabranch.records.entries import Entry, read_metadata
 from anabranch.records.entry_payloads import payload_of, uncompressed
 from anabranch.subscriptions.cursor import Cursor
+from anabranch.topics.errors import SubscriptionNotFound
 from anabranch.topics.topic import Topic
 
 _READ_BYTES = 1 << 20
@@ -30,7 +31,12 @@ _LATEST_MS = 253_402_300_799_000  # the end of the year 9999: clients say what t
 async def peek(call: Call) -> Message:
     """The nth message, counted in entries from 1, that a subscription has not acknowledged."""
     topic = await one_part(call, "Peek messages")
-    subscription = topic.subscriptions.get(call.path["subscription"]).subscription
+    name = call.path["subscription"]
+    subscription = topic.subscriptions.find(name)
+    if subscription is None and topic.rules.auto_create_subscriptions:  # as Pulsar does
+        subscription = await topic.create_subscription(name, from_earliest=True)
+    if subscription is None:
+        raise SubscriptionNotFound(f"Subscription {name} not found for topic {topic.full_name}")
     position = max(1, call.path_number("position"))
     return message(topic, await _unacked(topic, subscription.cursor, position))
 

@@ -9,13 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from anabranch.admin.call import Call, Text
+from anabranch.admin.call import Call
 from anabranch.admin.checks import (
     Check,
     auto_creation,
     backlog_quota,
     inactive_topics,
-    only_this_cluster,
     persistence,
     retention,
     retention_beside,
@@ -23,7 +22,7 @@ from anabranch.admin.checks import (
     zero_or_more,
 )
 from anabranch.admin.errors import Refused
-from anabranch.admin.routes import API, delete, get, put, route
+from anabranch.admin.routes import API, delete, get, route
 from anabranch.meta.policies import (
     BACKLOG_SIZE,
     BACKLOG_TYPES,
@@ -38,6 +37,7 @@ from anabranch.meta.policies import (
     RetentionPolicies,
     SubscribeRate,
 )
+from anabranch.meta.policy_defaults import PolicyDefaults
 
 BASE = API + "/namespaces/{tenant}/{namespace}"
 
@@ -51,6 +51,8 @@ class Policy(NamedTuple):
     check: Check | None = None
     setter: str = "POST"
     removable: bool = True
+    unset: Callable[[PolicyDefaults], Any] | None = None
+    """What is answered if it was not set, by the broker's options; None: nothing."""
 
 
 def _retention(value: RetentionPolicies, call: Call) -> None:
@@ -120,6 +122,7 @@ _POLICIES = (
         "max_topics_per_namespace",
         int,
         zero_or_more("maxTopicsPerNamespace must be 0 or more"),
+        unset=lambda defaults: defaults.max_topics_per_namespace,
     ),
     Policy("subscriptionTypesEnabled", "subscription_types_enabled", list[str], subscription_types),
     Policy("encryptionRequired", "encryption_required", bool, removable=False),
@@ -134,7 +137,13 @@ _POLICIES = (
         setter="PUT",
         removable=False,
     ),
-    Policy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool, removable=False),
+    Policy(
+        "isAllowAutoUpdateSchema",
+        "is_allow_auto_update_schema",
+        bool,
+        removable=False,
+        unset=lambda defaults: defaults.allow_auto_update_schema,
+    ),
     Policy("schemaValidationEnforced", "schema_validation_enforced", bool, removable=False),
     Policy(
         "compactionThreshold",
@@ -150,7 +159,13 @@ _POLICIES = (
         zero_or_more("interval must be greater than or equal to 0"),
     ),
     Policy("subscriptionAuthMode", "subscription_auth_mode", Literal["None", "Prefix"], removable=False),
-    Policy("dispatcherPauseOnAckStatePersistent", "dispatcher_pause_on_ack_state_persistent_enabled", bool),
+    Policy(
+        "dispatcherPauseOnAckStatePersistent",
+        "dispatcher_pause_on_ack_state_persistent_enabled",
+        bool,
+        unset=lambda defaults: False,
+    ),
+    Policy("antiAffinity", "anti_affinity_group", str),
 )
 _DEFAULTS = NamespacePolicies()
 
@@ -168,7 +183,10 @@ def _enter(policy: Policy) -> None:
     path, words = f"{BASE}/{policy.path}", policy.field.replace("_", " ")
 
     async def show(call: Call) -> Any:
-        return getattr(call.policies, policy.field)
+        value = getattr(call.policies, policy.field)
+        if value is None and policy.unset is not None:
+            return policy.unset(call.services.pulsar.config.current.policies)
+        return value
 
     async def change(call: Call) -> None:
         value = call.body
@@ -294,71 +312,5 @@ async def remove_quota(call: Call) -> None:
         call,
         lambda policies: msgspec.structs.replace(
             policies, backlog_quota_map={k: v for k, v in policies.backlog_quota_map.items() if k != kind}
-        ),
-    )
-
-
-# --- clusters
-
-
-@get(BASE + "/replication", answer=list[str])
-@get(BASE + "/allowedClusters", answer=list[str])
-async def clusters(call: Call) -> list[str]:
-    """The clusters a namespace is in."""
-    return call.policies.replication_clusters or [call.cluster_name]
-
-
-@route("POST", BASE + "/replication", body=list[str])
-@route("POST", BASE + "/allowedClusters", body=list[str])
-async def set_clusters(call: Call) -> None:
-    """Say which clusters a namespace is in: this one."""
-    only_this_cluster(call.body, call)
-    await set_field(call, "replication_clusters", list(call.body))
-
-
-# --- properties
-
-
-@get(BASE + "/properties", answer=dict[str, str])
-async def properties(call: Call) -> dict[str, str]:
-    """A namespace's properties."""
-    return call.policies.properties
-
-
-@put(BASE + "/properties", body=dict[str, str])
-async def set_properties(call: Call) -> None:
-    """Set some of a namespace's properties."""
-    added: dict[str, str] = call.body
-    await alter(call, lambda p: msgspec.structs.replace(p, properties={**p.properties, **added}))
-
-
-@delete(BASE + "/properties")
-async def clear_properties(call: Call) -> None:
-    """Take back all of a namespace's properties."""
-    await set_field(call, "properties", {})
-
-
-@get(BASE + "/property/{key}", answer=None)
-async def one_property(call: Call) -> Any:
-    """One of a namespace's properties."""
-    text = call.policies.properties.get(call.path["key"])
-    return None if text is None else Text(text)
-
-
-@put(BASE + "/property/{key}/{value}")
-async def set_property(call: Call) -> None:
-    """Set one of a namespace's properties."""
-    key, value = call.path["key"], call.path["value"]
-    await alter(call, lambda p: msgspec.structs.replace(p, properties={**p.properties, key: value}))
-
-
-@delete(BASE + "/property/{key}")
-async def remove_property(call: Call) -> None:
-    """Take back one of a namespace's properties."""
-    key = call.path["key"]
-    await alter(
-        call,
-        lambda p: msgspec.structs.replace(
-            p, properties={name: text for name, text in p.properties.items() if name != key}
         ),
     )

@@ -1,7 +1,5 @@
 """What is asked of all topics of a namespace, or of those in one of its bundles."""
 
-from itertools import pairwise
-
 import msgspec
 
 from anabranch.admin.call import Call
@@ -11,7 +9,7 @@ from anabranch.admin.routes import get, post, put
 from anabranch.admin.topics import names_of
 from anabranch.base.errors import NotFound
 from anabranch.base.ids import TopicName
-from anabranch.cluster.bundles import bundle_of, split
+from anabranch.cluster.bundles import bundle_names, bundle_of, split
 from anabranch.meta.policies import NamespacePolicies
 from anabranch.topics.topic import Topic
 
@@ -46,10 +44,6 @@ def _names(call: Call, *, stored_only: bool = False) -> list[TopicName]:
         for name in names_of(topic)
         if wanted is None or bundles is None or bundle_of(bundles, TopicName.from_pulsar(name)) == wanted
     ]
-
-
-def bundle_names(boundaries: list[str]) -> set[str]:
-    return {f"{first}_{end}" for first, end in pairwise(boundaries)}
 
 
 @put(BASE + "/unload")

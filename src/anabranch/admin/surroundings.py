@@ -10,9 +10,14 @@ from typing import Any
 import msgspec
 
 from anabranch.admin.call import Call
-from anabranch.admin.namespace_topics import bundle_names
-from anabranch.admin.routes import API, get
+from anabranch.admin.errors import Refused
+from anabranch.admin.namespace_policies import BASE
+from anabranch.admin.parts import part_names, whole_topic
+from anabranch.admin.routes import API, get, post
+from anabranch.admin.subscriptions import ONE
+from anabranch.admin.topics import TOPIC
 from anabranch.base.errors import NotFound
+from anabranch.cluster.bundles import bundle_names
 
 
 class ResourceQuota(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,3 +62,53 @@ async def racks(call: Call) -> dict[str, Any]:
 async def resource_groups(call: Call) -> list[str]:
     """Groups of namespaces that share limits: none."""
     return []
+
+
+@get(API + "/resourcegroups/{group}", answer=None)
+async def resource_group(call: Call) -> None:
+    """One of them."""
+    raise NotFound("ResourceGroup does not exist")
+
+
+@get(BASE + "/resourcegroup", answer=None)
+@get(BASE + "/persistence/bookieAffinity", answer=None)
+@get(BASE + "/allowedTopicPropertyKeysForMetrics", answer=None)
+async def nothing_of_namespace(call: Call) -> None:
+    """What a namespace cannot have here."""
+    call.services.pulsar.catalog.policies(call.namespace)
+
+
+class EntryFilters(msgspec.Struct, rename="camel"):
+    entry_filter_names: str = ""
+
+
+@get(BASE + "/entryFilters", answer=None)
+async def filters_of_namespace(call: Call) -> None:
+    """What keeps messages of a namespace from consumers: nothing."""
+    call.services.pulsar.catalog.policies(call.namespace)
+
+
+@get(TOPIC + "/entryFilters", answer=EntryFilters, query=("applied",))
+async def filters_of_topic(call: Call) -> EntryFilters:
+    """What keeps messages of a topic from consumers: nothing."""
+    whole_topic(call)
+    return EntryFilters()
+
+
+@post(BASE + "/entryFilters", body=EntryFilters)
+@post(TOPIC + "/entryFilters", body=EntryFilters)
+async def set_filters(call: Call) -> None:
+    """Refused: there are none to choose from."""
+    raise Refused(400, f"Entry filter '{call.body.entry_filter_names[:100]}' not found")
+
+
+@get(TOPIC + "/shadowTopics", answer=None)
+async def shadows(call: Call) -> None:
+    """Topics that show the messages of this one: none."""
+    whole_topic(call)
+
+
+@get(ONE + "/replicatedSubscriptionStatus", answer=dict[str, bool])
+async def replicated(call: Call) -> dict[str, bool]:
+    """Whether other clusters know how far a subscription has got, by partition: no."""
+    return {name.pulsar: False for name in part_names(call)}

@@ -14,8 +14,8 @@ from anabranch.admin.checks import (
     Check,
     backlog_quota,
     inactive_topics,
-    only_this_cluster,
     persistence,
+    replicated_here,
     retention,
     subscription_types,
     zero_or_more,
@@ -69,7 +69,22 @@ def _retention(rules: Rules) -> RetentionPolicies | None:
 
 
 def dispatch_rate_of(rate: Rate) -> DispatchRate:
-    return DispatchRate(rate.messages or -1, rate.bytes or -1, rate.is_relative_to_publish, rate.period_s)
+    return DispatchRate(rate.messages or 0, rate.bytes or 0, rate.is_relative_to_publish, rate.period_s)
+
+
+async def _clusters(call: Call) -> list[str]:
+    own = own_policies(call).replication_clusters
+    return own or call.policies.replication_clusters or [call.cluster_name]
+
+
+async def _enforced(call: Call) -> bool:
+    own = own_policies(call).schema_validation_enforced
+    asked = call.policies.schema_validation_enforced
+    return (
+        own
+        if own is not None
+        else asked or call.services.pulsar.config.current.policies.schema_validation_enforced
+    )
 
 
 async def _strategy(call: Call) -> str:
@@ -169,7 +184,7 @@ _POLICIES = (
         "subscribeRate",
         "subscribe_rate",
         SubscribeRate,
-        lambda r: SubscribeRate(r.subscribe_rate or -1, r.subscribe_period_s),
+        lambda r: SubscribeRate(r.subscribe_rate or 0, r.subscribe_period_s),
     ),
     Policy(
         "subscriptionTypesEnabled",
@@ -186,7 +201,7 @@ _POLICIES = (
         setter="PUT",
         applied_here=_strategy,
     ),
-    Policy("schemaValidationEnforced", "schema_validation_enforced", bool),
+    Policy("schemaValidationEnforced", "schema_validation_enforced", bool, applied_here=_enforced),
     Policy(
         "compactionThreshold",
         "compaction_threshold",
@@ -216,7 +231,13 @@ _POLICIES = (
     ),
     Policy("replicatorDispatchRate", "replicator_dispatch_rate", DispatchRate),
     Policy("dispatcherPauseOnAckStatePersistent", "dispatcher_pause_on_ack_state_persistent_enabled", bool),
-    Policy("replication", "replication_clusters", list[str], None, only_this_cluster),
+    Policy(
+        "replication",
+        "replication_clusters",
+        list[str],
+        check=replicated_here,
+        applied_here=_clusters,
+    ),
 )
 
 

@@ -57,7 +57,7 @@ async def partitioned_stats(call: Call) -> dict[str, Any]:
     """How a partitioned topic is doing, its partitions together and, if asked, each for itself."""
     topic = call.topic
     if not topic.is_partitioned:
-        raise Refused(404, f"Partitioned topic not found: {topic.name.pulsar}")
+        raise Refused(404, f"Partitioned Topic {topic.name.pulsar} not found")
     each = {part.full_name: as_json(_wanted(call, part)) for part in await parts(call)}
     whole = together(list(each.values()))
     if whole.get("msgRateIn"):
@@ -114,7 +114,7 @@ async def partitioned_internal_stats(call: Call) -> dict[str, Any]:
     """How the partitions of a topic are stored."""
     topic = call.topic
     if not topic.is_partitioned:
-        raise Refused(404, f"Partitioned topic not found: {topic.name.pulsar}")
+        raise Refused(404, f"Partitioned Topic {topic.name.pulsar} not found")
     found = {part.full_name: internal_stats_of(part) for part in await stored_parts(call, "Internal stats")}
     return {"metadata": PartitionedMetadata(topic.partition_count), "partitions": found}
 

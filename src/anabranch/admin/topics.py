@@ -8,8 +8,9 @@ from anabranch.admin.call import Call
 from anabranch.admin.errors import Refused
 from anabranch.admin.parts import one_part, part_names, stored_parts, whole_topic
 from anabranch.admin.routes import API, delete, get, post, put, route
-from anabranch.base.errors import Exists, InvalidPartitions
-from anabranch.base.ids import split_partition
+from anabranch.base.errors import Exists, InvalidPartitions, NotFound
+from anabranch.base.ids import TopicName, split_partition
+from anabranch.cluster.bundles import bundle_names, bundle_of
 from anabranch.cluster.image import AnyTopic
 from anabranch.server.pulsar.topic_access import partitions_of
 from anabranch.topics.topic import Topic
@@ -64,6 +65,21 @@ async def listed(call: Call) -> list[str]:
 async def partitioned(call: Call) -> list[str]:
     """The partitioned topics of a namespace."""
     return [topic.name.pulsar for topic in _listed(call) if topic.is_partitioned]
+
+
+@get(API + "/non-persistent/{tenant}/{namespace}/{bundle}", answer=list[str])
+async def listed_in_bundle(call: Call) -> list[str]:
+    """The topics that are not stored of a bundle of a namespace."""
+    bundles = call.policies.bundles
+    if bundles is None or call.path["bundle"] not in bundle_names(bundles.boundaries):
+        raise NotFound(f"Bundle range {call.path['bundle'][:100]} not found")
+    return [
+        name
+        for topic in call.image.topics_in(call.namespace)
+        if not topic.name.is_persistent
+        for name in names_of(topic)
+        if bundle_of(bundles, TopicName.from_pulsar(name)) == call.path["bundle"]
+    ]
 
 
 # --- making

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from anabranch.base.errors import Invalid, NotFound
+from anabranch.base.errors import Invalid
 from anabranch.base.ids import TopicName
 from anabranch.meta.policies import Bundles
 
@@ -27,11 +27,15 @@ def equal_bundles(count: int) -> Bundles:
     return Bundles([*boundaries, f"0x{_END:08x}"], count)
 
 
+def bundle_names(boundaries: Sequence[str]) -> set[str]:
+    return {f"{first}_{end}" for first, end in pairwise(boundaries)}
+
+
 def split(bundles: Bundles, bundle: str, positions: Sequence[int] = ()) -> Bundles:
-    """`bundle` cut into two halves, or at `positions`.  NotFound, Invalid."""
+    """`bundle` cut into two halves, or at `positions`.  Invalid if it cannot be."""
     first, _, end = bundle.partition("_")
     if (first, end) not in pairwise(bundles.boundaries):
-        raise NotFound(f"Bundle range {bundle[:100]} not found")
+        raise Invalid(f"Cannot find bundle {bundle[:100]} in the bundles list")
     low, high = int(first, 16), int(end, 16)
     cuts = sorted(set(positions)) if positions else [low + (high - low) // 2]
     if not all(low < cut < high for cut in cuts):

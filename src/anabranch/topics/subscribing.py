@@ -93,7 +93,7 @@ class Subscriptions:
     def get(self, name: str) -> Held:
         held = self._held.get(name)
         if held is None:
-            raise SubscriptionNotFound(f"Subscription {name} of topic {self._topic.full_name} does not exist")
+            raise SubscriptionNotFound(f"Subscription {name} not found for topic {self._topic.full_name}")
         return held
 
     @property
