@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-_INLINE_BYTES = 4 << 10
+_INLINE_BYTES = 1 << 10
 _AT_ONCE = 2
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

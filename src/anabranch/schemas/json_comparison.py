@@ -34,7 +34,7 @@ from anabranch.schemas.json_schema import (
     node,
 )
 
-MAX_STEPS = 50_000
+MAX_STEPS = 20_000
 MAX_LEVELS = 120
 
 _Key = tuple[str, int, str, int]

@@ -138,3 +138,59 @@ def test_white_space_order_and_documentation_mean_nothing() -> None:
     one = b'{"type": "record", "name": "R", "doc": "x", "fields": []}'
     other = b'{"name":"R","fields":[],\n"type":"record"}'
     assert avro.normal_form(one) == avro.normal_form(other) != avro.normal_form(b'"int"')
+
+
+# What Kafka's users are told under BACKWARD of the second after the first.
+STRICT_PAIRS = {
+    "enum with less": (record(enum("A", "B")), record(enum("A")), "MISSING_ENUM_SYMBOLS"),
+    "enum with less and a default": (
+        record(enum("A", "B")),
+        record({**enum("A"), "default": "A"}),
+        None,
+    ),
+    "record renamed": (record("int"), record("int", "S"), "NAME_MISMATCH"),
+    "record in another namespace": (record("int"), record("int", "n.R"), None),
+    "record with an alias": (record("int"), {**record("int", "S"), "aliases": ["R"]}, None),
+    "a field without default": (
+        record("int"),
+        {**record("int"), "fields": STRICTER["fields"][1:]},
+        "READER_FIELD_MISSING_DEFAULT_VALUE",
+    ),
+    "out of a union": (record(["null", "int"]), record("int"), "TYPE_MISMATCH"),
+    "a smaller union": (record(["null", "int"]), record(["null", "string"]), "MISSING_UNION_BRANCH"),
+    "fixed of another size": (record(fixed(4)), record(fixed(8)), "FIXED_SIZE_MISMATCH"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "kind"), STRICT_PAIRS.values(), ids=STRICT_PAIRS)
+def test_what_kafkas_users_are_told(old: Any, new: Any, kind: str | None) -> None:
+    found = avro_resolution.differences(parsed(new), parsed(old), strict=True)
+    assert {one.kind for one in found} == ({kind} if kind else set())
+
+
+def told(schema: Any) -> bytes:
+    return json.dumps(schema).encode()
+
+
+def test_names_are_the_same_however_they_are_written() -> None:
+    short = {"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "f", "type": fixed(4)}]}
+    long = {"fields": [{"type": fixed(4, "n.F"), "name": "f"}], "type": "record", "name": "n.R"}
+    assert avro.identity(told(short)) == avro.identity(told(long))
+    assert avro.identity(told({"type": "string"})) == avro.identity(told("string"))
+    assert avro.identity(told({**short, "doc": "x"})) != avro.identity(told(short))
+
+
+def test_what_is_referred_to_is_put_where_it_is_used_first() -> None:
+    inner = {"type": "record", "name": "n.I", "fields": [{"name": "e", "type": enum("A", name="n.E")}]}
+    outer = {
+        "type": "record",
+        "name": "n.O",
+        "fields": [
+            {"name": name, "type": kind} for name, kind in (("e", "E"), ("i", "I"), ("j", ["null", "I"]))
+        ],
+    }
+    whole = avro.inlined(told(outer), [told(inner)])
+    assert why(avro.parse(whole), avro.parse(told(outer), [told(inner)]), strict=True) is None
+    assert whole.count(b'"symbols"') == 1
+    with pytest.raises(InvalidSchema):
+        avro.parse(told(outer))
