@@ -1,4 +1,4 @@
-"""Compaction as Pulsar's client sees it: compacted readers, table views, batches, the other protocol, kill -9."""
+"""Compaction as Pulsar's client sees it: compacted readers, table views, batches, Kafka's side, kill -9."""
 
 import json
 import os

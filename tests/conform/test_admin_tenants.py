@@ -201,7 +201,7 @@ async def test_policies_come_and_go(http: Http) -> None:
     for path, _ in POLICIES:
         await http.done("DELETE", f"{base}/{path}")
         after = await http.admin("GET", f"{base}/{path}")
-        assert after.status == 204 or after.json == [], path
+        assert after.status == 204 or after.json in ([], 0), path
     assert (await http.admin("GET", "/namespaces/public/none/retention")).status == 404
     assert (await http.admin("POST", "/namespaces/public/none/retention", RETENTION)).status == 404
 
