@@ -66,10 +66,11 @@ def read_range(wanted: Range, how: Fetching, schema: pa.Schema) -> Iterator[pa.R
         while position < wanted.end:
             try:
                 for fetched in _fetched(cluster, wanted._replace(start=position), how, schema):
-                    position = fetched.next_offset
                     if fetched.rows is not None and fetched.rows.num_rows:
                         yield fetched.rows
-                    deadline = time.monotonic() + how.settings.timeout_s
+                    if fetched.next_offset > position:
+                        deadline = time.monotonic() + how.settings.timeout_s
+                    position = fetched.next_offset
             except OffsetOutOfRange:
                 position = _skip_lost(cluster, wanted._replace(start=position), how)
             except UnknownTopic as error:
@@ -152,7 +153,7 @@ def _ask(connection: Connection, partition: TopicPartition, offset: int, how: Fe
     }
     values = {
         "replica_id": -1,
-        "max_wait": _LONGEST_WAIT_MS,
+        "max_wait": min(_LONGEST_WAIT_MS, round(how.settings.timeout_s * 250)),
         "min_bytes": 1,
         "max_bytes": how.fetch_bytes,
         "isolation_level": int(how.committed),

@@ -64,6 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_s = time.monotonic()
         self._all_there_is: Offsets | None = None
         self._latest: Offsets = {}
+        self._committed: Offsets = {}
 
     def initialOffset(self) -> dict[str, Any]:
         there = self._selection.partitions(self._client())
@@ -82,6 +83,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = from_json(start)
+        # What comes before `start` is done.  Spark's own commit() of it only comes with the next micro-batch,
+        # and a group that waits for that looks behind while there is nothing to do.
+        self._commit_to_group(begin)
         latest = self._ends(begin) if self._all_there_is is None else self._all_there_is
         self._latest = latest
         begin = self._with_new(begin, latest)
@@ -145,8 +149,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_range(partition.wanted, self._how, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        if self._group is not None:
-            commit_offsets(self._client(), self._group, from_json(end))
+        self._commit_to_group(from_json(end))
+
+    def _commit_to_group(self, done: Offsets) -> None:
+        if self._group is not None and done != self._committed:
+            commit_offsets(self._client(), self._group, done)
+            self._committed = done
 
     def stop(self) -> None:
         if self._cluster is not None:
