@@ -52,6 +52,7 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Pulsar's Java clien
 	$(BIN)/python bench/anchors/dump_log_segments.py
 	$(BIN)/python bench/anchors/java_tools.py
 	$(BIN)/python bench/anchors/java_groups.py
+	$(BIN)/python bench/anchors/java_share_groups.py
 	$(BIN)/python bench/anchors/java_transactions.py
 	$(BIN)/python bench/anchors/java_verifiable.py
 	$(BIN)/python bench/anchors/java_share_consumers.py
