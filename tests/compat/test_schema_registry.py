@@ -225,7 +225,7 @@ def test_what_pulsars_clients_register(
         _avro_name = "Order"
         id = String()
         count = Integer()
-        note = String(default="none")
+        note = String(default="none", required_default=True)
 
     reader = client.subscribe(
         topic, "s", schema=AvroSchema(Newer), initial_position=pulsar.InitialPosition.Earliest

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,14 @@ async def test_bounds(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
     await faces.add("s", avro())
     with pytest.raises(errors.InvalidSchema, match="no more"):
         await faces.add("s", avro(a=0))
+
+
+async def test_without_the_library(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fastavro.schema", "jsonschema.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for schema in (avro("a"), Schema("{}", JSON)):
+        with pytest.raises(errors.LibraryMissing, match=r"anabranch\[schemas\]"):
+            await faces.add("s", schema)
 
 
 # --- both faces
