@@ -18,6 +18,7 @@ record what was written and never refuse, so recovery replays them alone.  Seque
 
 from collections import deque
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 from anabranch.base.errors import (
@@ -82,7 +83,7 @@ class Producers:
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
-        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction, ascending
         self.committed = self.aborted = 0  # transactions, since the log was opened
 
     def __len__(self) -> int:
@@ -97,7 +98,7 @@ class Producers:
     @property
     def first_open_transaction(self) -> int | None:
         """The offset below which every transaction is decided, None if none is open."""
-        return min(self._open.values()) if self._open else None
+        return next(iter(self._open.values())) if self._open else None
 
     @property
     def open_transactions(self) -> int:
@@ -223,8 +224,12 @@ class Producers:
 
     def restore(self, producer: Producer) -> None:
         self._by_id[producer.producer_id] = producer
-        if producer.txn_first_offset is not None:
-            self._open[producer.producer_id] = producer.txn_first_offset
+        first = producer.txn_first_offset
+        if first is not None:
+            is_last = not self._open or first > next(reversed(self._open.values()))
+            self._open[producer.producer_id] = first
+            if not is_last:
+                self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
 
     def expire(self, older_than_ms: int) -> None:
         """Forget producers not heard from since `older_than_ms` that have no open transaction."""

@@ -216,6 +216,7 @@ class Transactions:
         if found is not None and found.state is State.ONGOING:
             self._wake_in(txn, _AGAIN_S)  # its time is over by one clock and not by the other
         else:
+            log.info("transaction %s has timed out and is aborted", txn)
             self._ended(txn)
 
     def _ended(self, txn: TxnId) -> None:
