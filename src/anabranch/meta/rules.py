@@ -9,7 +9,7 @@ when the cluster's image brings another one of the three; equal rules compare eq
 Limits are None where there is none, so that nobody has to remember which of 0 and -1 means it.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -105,7 +105,6 @@ def rules_of(
     retention_ms, retention_bytes = _retention(defaults, namespace, topic)
     delay = _delay(defaults, namespace, topic)
     inactive = _inactive(defaults, namespace, topic)
-    subscribe = _subscribe_rate(defaults, namespace, topic, cluster)
     return Rules(
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
@@ -137,24 +136,7 @@ def rules_of(
         delete_inactive=inactive.delete_while_inactive,
         delete_inactive_mode=inactive.inactive_topic_delete_mode,
         delete_inactive_after_s=inactive.max_inactive_duration_seconds,
-        publish_rate=_publish_rate(defaults, namespace, topic, cluster),
-        dispatch_rate=_dispatch_rate(
-            topic.dispatch_rate,
-            namespace.topic_dispatch_rate.get(cluster),
-            DispatchRate(defaults.dispatch_rate_msg, defaults.dispatch_rate_bytes),
-        ),
-        subscription_dispatch_rate=_dispatch_rate(
-            topic.subscription_dispatch_rate,
-            namespace.subscription_dispatch_rate.get(cluster),
-            DispatchRate(defaults.subscription_rate_msg, defaults.subscription_rate_bytes),
-        ),
-        subscription_rates={
-            name: _dispatch_rate(told.dispatch_rate, None, DispatchRate())
-            for name, told in topic.subscription_policies.items()
-            if told.dispatch_rate is not None
-        },
-        subscribe_rate=_positive(subscribe.subscribe_throttling_rate_per_consumer),
-        subscribe_period_s=max(1, subscribe.rate_period_in_second),
+        **_rates(defaults, namespace, topic, cluster),
         subscription_types=frozenset(
             topic.subscription_types_enabled
             or namespace.subscription_types_enabled
@@ -168,6 +150,32 @@ def rules_of(
         ),
         compaction_keeps_keyless=defaults.compaction_keeps_keyless,
     )
+
+
+def _rates(
+    defaults: PolicyDefaults, namespace: NamespacePolicies, topic: TopicPolicies, cluster: str
+) -> dict[str, Any]:
+    subscribe = _subscribe_rate(defaults, namespace, topic, cluster)
+    return {
+        "publish_rate": _publish_rate(defaults, namespace, topic, cluster),
+        "dispatch_rate": _dispatch_rate(
+            topic.dispatch_rate,
+            namespace.topic_dispatch_rate.get(cluster),
+            DispatchRate(defaults.dispatch_rate_msg, defaults.dispatch_rate_bytes),
+        ),
+        "subscription_dispatch_rate": _dispatch_rate(
+            topic.subscription_dispatch_rate,
+            namespace.subscription_dispatch_rate.get(cluster),
+            DispatchRate(defaults.subscription_rate_msg, defaults.subscription_rate_bytes),
+        ),
+        "subscription_rates": {
+            name: _dispatch_rate(told.dispatch_rate, None, DispatchRate())
+            for name, told in topic.subscription_policies.items()
+            if told.dispatch_rate is not None
+        },
+        "subscribe_rate": _positive(subscribe.subscribe_throttling_rate_per_consumer),
+        "subscribe_period_s": max(1, subscribe.rate_period_in_second),
+    }
 
 
 class AutoCreation(NamedTuple):
@@ -225,7 +233,7 @@ def _retention(
 
 def _counts(
     defaults: PolicyDefaults, namespace: NamespacePolicies, topic: TopicPolicies
-) -> dict[str, int | None]:
+) -> dict[str, Any]:
     return {
         "max_producers": _limit(
             topic.max_producers_per_topic, namespace.max_producers_per_topic, defaults.max_producers_per_topic
