@@ -8,6 +8,7 @@
 Time is START_MS unless `now_ms` says otherwise.
 """
 
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,15 @@ from typing import Any
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
 from anabranch.log import compaction_swap
-from anabranch.log.cleaner import Message, make_job
+from anabranch.log.cleaner import Message, make_job, make_view_job
+from anabranch.log.compacted import CompactedLog, let_count, new_folder
 from anabranch.log.compaction import Job, Summary, compact
 from anabranch.log.compaction_plan import Plan
-from anabranch.log.compaction_view import ViewJob, write_view
+from anabranch.log.compaction_view import ViewJob, ViewSummary, write_view
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.records.record import iter_records, payload_of
-from tests.support.logs import START_MS, UNPACKED_LIMIT, a_disk, batches, open_log_in
+from tests.support.logs import START_MS, UNPACKED_LIMIT, SetClock, a_disk, batches, open_log_in
 
 
 def compacted_log(folder: Path, **config: Any) -> LocalLog:
@@ -76,6 +78,25 @@ async def worker_here(job: Job) -> AsyncGenerator[Message, None]:
     for message in said:
         yield message
     yield {"done": summary._asdict()}
+
+
+def view_now(
+    log: LocalLog, disk: Disk | None = None, *, end: int | None = None, keyless: bool = False, **limits: Any
+) -> ViewSummary:
+    """Make a view of everything that is decided, and let it count."""
+    disk = disk or a_disk()
+    undecided = log.producers.first_open_transaction
+    if end is None:
+        end = log.log_end if undecided is None else undecided
+    target = new_folder(disk, log.folder)
+    job = make_view_job(log, log.view, target, end, CleanerConfig(), keeps_keyless=keyless)
+    made = write_view(disk, job._replace(**limits), lambda size: None)
+    current = let_count(disk, target, made)
+    if log.view is not None:
+        log.view.close()
+        shutil.rmtree(log.view.folder)
+    log.view = CompactedLog(disk, SetClock(), target, current, log.config)
+    return made
 
 
 async def view_worker_here(job: ViewJob) -> AsyncGenerator[Message, None]:

@@ -138,7 +138,7 @@ def _open(disk: Disk, folder: Path, bases: list[int], end: int, config: LogConfi
         if not disk.exists(segment_file(folder, base, LOG)):
             raise NotFound(f"the segment {base} of {folder} is gone")
     segments = [Segment(disk, folder, base, config) for base in bases]
-    for segment, segment_end in zip(segments, [*bases[1:], end], strict=True):
+    for segment, segment_end in zip(segments, [*bases, end][1:], strict=True):
         segment.end_offset = segment_end
     return segments
 

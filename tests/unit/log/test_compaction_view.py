@@ -4,40 +4,20 @@ import itertools
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from anabranch.base.disk import DirectDisk, Disk
+from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import NotFound, TooLarge
 from anabranch.log.cleaner import make_view_job
-from anabranch.log.compacted import CompactedLog, let_count, new_folder
-from anabranch.log.compaction_view import ViewSummary, write_view
+from anabranch.log.compacted import new_folder
+from anabranch.log.compaction_view import write_view
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.log.paths import COMPACTED
-from tests.support.compaction import keyed
+from tests.support.compaction import keyed, view_now
 from tests.support.crashing_disk import Crash, CrashingDisk
-from tests.support.logs import SetClock, crash, marker, open_log_in, put, records
-
-
-def view_now(
-    log: LocalLog, disk: Disk | None = None, *, end: int | None = None, keyless: bool = False, **limits: Any
-) -> ViewSummary:
-    """Make a view of everything that is decided, and let it count."""
-    disk = disk or DirectDisk()
-    undecided = log.producers.first_open_transaction
-    if end is None:
-        end = log.log_end if undecided is None else undecided
-    target = new_folder(disk, log.folder)
-    job = make_view_job(log, log.view, target, end, CleanerConfig(), keeps_keyless=keyless)
-    made = write_view(disk, job._replace(**limits), lambda size: None)
-    current = let_count(disk, target, made)
-    if log.view is not None:
-        log.view.close()
-        shutil.rmtree(log.view.folder)
-    log.view = CompactedLog(disk, SetClock(), target, current, log.config)
-    return made
+from tests.support.logs import crash, marker, open_log_in, put, records
 
 
 def seen(log: LocalLog) -> dict[str, str | None]:

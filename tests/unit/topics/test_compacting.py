@@ -200,6 +200,18 @@ async def test_it_has_what_retention_took(tmp_path: Path) -> None:
     assert offsets(await attach(bench, topic, "durable")) == [2, 3]
 
 
+async def test_a_log_that_has_nothing_more(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("t")
+    await publish(bench, topic, "a", "b")
+    await compacted(topic)
+    await publish(bench, topic, "c")
+    topic.partition.trim(3)
+    await compacted(topic)
+    assert topic.compacting.horizon == 3
+    assert await read(bench, topic) == [0, 1]
+
+
 async def test_a_reader_sees_what_was_deleted_while_it_read(tmp_path: Path) -> None:
     """It has a key from the old view; the new one does not say that it was deleted, the log does."""
     bench = Bench(tmp_path)
