@@ -89,6 +89,8 @@ class PulsarCorpus:
         fields: dict[str, Any] = {"producer_id": chance.randrange(IDS), "sequence_id": self._sequence}
         if chance.random() < 0.1:
             fields["highest_sequence_id"] = chance.choice(EXTREMES)
+        if chance.random() < 0.2:
+            fields |= {"txnid_most_bits": chance.randrange(3), "txnid_least_bits": self._txn()}
         return frame(_SEND, entry, **fields)
 
     def _fields(self, message: Any, depth: int = 0) -> dict[str, Any]:
@@ -120,9 +122,17 @@ class PulsarCorpus:
             return chance.randrange(IDS + 1)
         if field.name in ("entry_id", "ledger_id", "batch_index") and chance.random() < 0.7:
             return chance.randrange(50)
+        if field.name in ("txnid_most_bits", "coordinator_id") and chance.random() < 0.9:
+            return chance.randrange(3)
+        if field.name == "txnid_least_bits" and chance.random() < 0.9:
+            return self._txn()
         if field.name == "message_permits" and chance.random() < 0.9:
             return chance.randrange(1, 100)
         return self._number(kind)
+
+    def _txn(self) -> int:
+        """A transaction that may well be there: one of the first producer ids, one of the first epochs."""
+        return self.chance.randrange(6) << 15 | self.chance.randrange(3)
 
     def _number(self, kind: int) -> int:
         bits = 32 if kind in (FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_UINT32) else 64
@@ -132,7 +142,7 @@ class PulsarCorpus:
 
     def _text(self, name: str) -> str:
         chance = self.chance
-        if name == "topic":
+        if name in ("topic", "partitions"):
             return chance.choice(TOPICS if chance.random() < 0.8 else ODD_TOPICS)
         if name == "namespace":
             return chance.choice(["public/default", "no/where", "", "a/b/c"])

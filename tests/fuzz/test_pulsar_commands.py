@@ -24,7 +24,8 @@ PATIENCE_S = 0.01
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     folder: Path = tmp_path_factory.mktemp("fuzzed")
-    with BrokerProcess(folder, {"keepAliveIntervalSeconds": "1"}) as running:
+    settings = {"keepAliveIntervalSeconds": "1", "transactionCoordinatorEnabled": "true"}
+    with BrokerProcess(folder, settings) as running:
         yield running
 
 
