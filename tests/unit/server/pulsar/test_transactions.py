@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.base.errors import DiskFull
+from anabranch.base.ids import TopicName
+from anabranch.cluster.pending_acks import StoredPendingAcks
 from anabranch.groups.transaction_ids import TxnId
+from anabranch.subscriptions.durable import CursorName
+from anabranch.subscriptions.pending_acks import PendingAck, encode
 from anabranch.wire.pulsar import commands_pb2 as pb
 from tests.support.pulsar_transactions import Refused, Transacting
 from tests.support.pulsar_wire import PulsarBroker, pulsar_broker
@@ -233,6 +238,97 @@ async def test_a_seek_forgets_what_transactions_acknowledged(broker: PulsarBroke
     assert await values(who, 1) == [b"a"]
     await who.end(txn, commit=True)
     who.client.tell(C.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=3)
+    assert await values(who, 1) == [b"a"]
+
+
+# --- topics that come and go meanwhile
+
+
+async def test_a_topic_that_is_unloaded_knows_them_again(broker: PulsarBroker, who: Transacting) -> None:
+    await who.plain(1, b"a")
+    await who.plain(1, b"b", b"c")
+    single, batch = (await who.received())[0], (await who.received())[0]
+    txn, other = await who.begin(), await who.begin()
+    await who.send(txn, 1, b"d")
+    await who.ack(txn, 2, single)
+    await who.ack(other, 2, _some_of(batch, 0b10))
+    await broker.node._topics.unload(TopicName.from_pulsar("t"))
+    await who.consume(3, "t", kind=SHARED)
+    said = await who.client.message()
+    assert list(said.command.message.ack_set) == [0b10]
+    assert await refusal(who.ack(other, 3, single)) == "TransactionConflict"
+    await who.end(txn, commit=True)
+    await who.end(other, commit=False)
+    assert sorted(await values(who, 2)) == [b"c", b"d"]
+
+
+async def test_a_topic_that_is_deleted_takes_them_along(broker: PulsarBroker, who: Transacting) -> None:
+    await who.plain(1, b"a")
+    message, _ = await who.received()
+    txn = await who.begin()
+    await who.send(txn, 1, b"b")
+    await who.ack(txn, 2, message)
+    await broker.node._topics.delete(TopicName.from_pulsar("t"), force=True)
+    await who.end(txn, commit=True)
+    await who.produce(5, "t")
+    await who.consume(6, "t", kind=SHARED)
+    await who.plain(5, b"c")
+    assert await values(who, 1) == [b"c"]
+
+
+async def test_a_subscription_that_is_deleted(who: Transacting) -> None:
+    await who.plain(1, b"a")
+    message, _ = await who.received()
+    txn = await who.begin()
+    await who.ack(txn, 2, message)
+    await who.client.ask(C.UNSUBSCRIBE, consumer_id=2, request_id=5)
+    await who.consume(3, "t", kind=SHARED)
+    assert await values(who, 1) == [b"a"]
+    await who.end(txn, commit=True)
+    who.client.tell(C.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=3)
+    assert await values(who, 1) == [b"a"]
+
+
+async def test_a_topic_that_takes_no_more_messages_still_has_their_ends(
+    broker: PulsarBroker, who: Transacting
+) -> None:
+    txn = await who.begin()
+    await who.send(txn, 1, b"a")
+    topic = await broker.node._topics.open(TopicName.from_pulsar("t"))
+    await topic.terminate()  # type: ignore[union-attr]
+    await who.end(txn, commit=True)
+    assert await values(who, 1) == [b"a"]
+
+
+async def test_what_could_not_be_kept_is_delivered_again(
+    broker: PulsarBroker, who: Transacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise DiskFull("no room")
+
+    await who.plain(1, b"a")
+    message, _ = await who.received()
+    txn = await who.begin()
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredPendingAcks, "write", full)
+        assert await refusal(who.ack(txn, 2, message)) == "PersistenceError"
+    assert await values(who, 1) == [b"a"]
+    await who.ack(txn, 2, message)
+    await who.end(txn, commit=True)
+    assert await quiet(who) == []
+
+
+async def test_what_is_left_of_a_transaction_that_nobody_knows(
+    broker: PulsarBroker, who: Transacting
+) -> None:
+    """As after a power failure that took the end of `__transaction_state`."""
+    await who.plain(1, b"a")
+    await who.received()
+    name = CursorName("s", "t", 0)
+    lost = encode(PendingAck([(0, [(0, 1)])]))
+    await StoredPendingAcks(broker.node._states, broker.node._txns).write(name, TxnId(0, 77 << 15), 0, lost)
+    await broker.node._topics.unload(TopicName.from_pulsar("t"))
+    await who.consume(3, "t", kind=SHARED)
     assert await values(who, 1) == [b"a"]
 
 
