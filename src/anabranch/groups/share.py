@@ -16,6 +16,7 @@ heard of.
 """
 
 from collections.abc import Collection, Hashable, Mapping
+from typing import TypeVar
 from uuid import UUID
 
 from anabranch.groups import share_heartbeat
@@ -29,9 +30,11 @@ from anabranch.groups.parts import Surroundings
 from anabranch.groups.share_change import ASSIGN, NAME
 from anabranch.groups.share_group import ShareGroup
 from anabranch.groups.share_heartbeat import ShareTurn
-from anabranch.groups.share_records import EPOCH, KEY_VERSIONS, Shares, TopicShare, read_key
+from anabranch.groups.share_records import EPOCH, KEY_VERSIONS, Shares, ShareTopics, TopicShare, read_key
 from anabranch.groups.share_requests import ShareHeartbeat
 from anabranch.wire.kafka.schema import ErrorCode
+
+T = TypeVar("T")
 
 _ASSIGNOR = "simple"
 
@@ -122,7 +125,7 @@ class ShareGroups:
         change = self._turn(group, effects, now_ms).change()
         change.raise_epoch()
         topics = change.topics
-        deleting = {topic: name for topic, name in topics.deleting.items() if topic not in shares}
+        deleting = _other(topics.deleting, shares)
         initialising = _joined(topics.initialising, shares)
         change.set_topics(topics._replace(initialising=initialising, deleting=deleting))
         effects.reply(token, {"epoch": change.epoch})
@@ -167,33 +170,31 @@ class ShareGroups:
         return effects
 
     def ended(self, group_id: str, topic_ids: Collection[UUID], token: Token, now_ms: int) -> Effects:
-        """Nothing is kept of these topics any more."""
+        """Nothing is kept of these topics any more; what begins anew since then is another matter."""
         effects = Effects()
-        self._forget(effects, group_id, topic_ids, now_ms)
+        group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            change = self._turn(group, effects, now_ms).change()
+            deleting = _other(change.topics.deleting, topic_ids)
+            change.set_topics(change.topics._replace(deleting=deleting))
         effects.reply(token, {})
         return effects
 
     def forget_topics(self, topic_ids: Collection[UUID], now_ms: int) -> Effects:
         """The topics are deleted."""
         effects = Effects()
-        for group_id in list(self._groups):
-            self._forget(effects, group_id, topic_ids, now_ms)
-        return effects
-
-    def _forget(self, effects: Effects, group_id: str, topic_ids: Collection[UUID], now_ms: int) -> None:
-        group = self._groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            change = self._turn(group, effects, now_ms).change()
-            topics = change.topics
-            change.set_topics(
-                topics._replace(
-                    initialising=_other(topics.initialising, topic_ids),
-                    initialised=_other(topics.initialised, topic_ids),
-                    deleting={
-                        topic: name for topic, name in topics.deleting.items() if topic not in topic_ids
-                    },
+        for group in self._groups.values():
+            if isinstance(group, ShareGroup):
+                change = self._turn(group, effects, now_ms).change()
+                initialising, initialised, deleting = change.topics
+                change.set_topics(
+                    ShareTopics(
+                        _other(initialising, topic_ids),
+                        _other(initialised, topic_ids),
+                        _other(deleting, topic_ids),
+                    )
                 )
-            )
+        return effects
 
     def _turn(self, group: ShareGroup, effects: Effects, now_ms: int) -> ShareTurn:
         return ShareTurn(group, self._around, effects, now_ms)
@@ -254,8 +255,8 @@ def _without(shares: Shares, done: Shares) -> Shares:
     return left
 
 
-def _other(shares: Mapping[UUID, TopicShare], topic_ids: Collection[UUID]) -> Shares:
-    return {topic: share for topic, share in shares.items() if topic not in topic_ids}
+def _other(by_topic: Mapping[UUID, T], topic_ids: Collection[UUID]) -> dict[UUID, T]:
+    return {topic: what for topic, what in by_topic.items() if topic not in topic_ids}
 
 
 _NOT_WRITTEN = Refused(ErrorCode.coordinator_not_available, "The group could not be written.")

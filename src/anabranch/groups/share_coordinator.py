@@ -8,7 +8,8 @@ state is kept apart (`__share_group_state`).  A change is noted with the group, 
     ends      group: deleting ─> state: gone ─> group: nothing
 
 So what a crash cuts off is seen and done again: at the next heartbeat of the group, or when it is asked for
-again.  A share partition is assigned to nobody while it begins, so its state may be initialised twice.
+again.  A share partition is assigned to nobody while it begins, so its state may be initialised twice; what
+has begun before goes on as it was if its reset is cut off.  Of one group one of these is done at a time.
 """
 
 import asyncio
@@ -16,9 +17,11 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
 from anabranch.groups import share_requests as requests
+from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.groups.effects import Answer
 from anabranch.groups.parts import Topics
@@ -45,6 +48,7 @@ class ShareCoordinator:
         self._topics = topics
         self.states = states
         self._initialising: dict[str, asyncio.Task[None]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- members
 
@@ -61,21 +65,37 @@ class ShareCoordinator:
     def _initialise(self, group: ShareGroup) -> None:
         group_id = group.group_id
         if group_id not in self._initialising:
-            task = asyncio.ensure_future(self._begin(group_id, group.topics.initialising, group.epoch))
+            task = asyncio.ensure_future(self._begin(group_id))
             self._initialising[group_id] = task
             task.add_done_callback(lambda _: self._initialising.pop(group_id, None))
 
-    async def _begin(self, group_id: str, shares: Shares, epoch: int) -> None:
+    async def _begin(self, group_id: str) -> None:
+        """Initialise what the group has noted; not what is initialised already and was to be reset."""
         try:
-            for topic_id, share in shares.items():
-                for partition in sorted(share.partitions):
-                    key = ShareKey(group_id, topic_id, partition)
-                    await self.states.initialise(key, epoch, NOT_INITIALISED)
-            await self._groups.submit(
-                group_id, lambda shard, token, now_ms: shard.share.begun(group_id, shares, token, now_ms)
-            )
+            async with self._alone(group_id):
+                group = await self.find(group_id)
+                shares, epoch = group.topics.initialising, group.epoch
+                known = {*group.share_keys(group.topics.initialised)}
+                for key in group.share_keys(shares):
+                    if key not in known:
+                        await self.states.initialise(key, epoch, NOT_INITIALISED)
+                await self._begun(group_id, shares)
+        except Refused:
+            log.info("share group %s was deleted before its partitions were initialised", group_id)
         except AnabranchError as error:
             log.warning("partitions of share group %s are not initialised yet: %s", group_id, error)
+
+    async def _begun(self, group_id: str, shares: Shares) -> None:
+        await self._groups.submit(
+            group_id, lambda shard, token, now_ms: shard.share.begun(group_id, shares, token, now_ms)
+        )
+
+    def _alone(self, group_id: str) -> asyncio.Lock:
+        """Held by whoever begins, resets or ends share partitions of the group."""
+        lock = self._locks.get(group_id)
+        if lock is None:
+            lock = self._locks[group_id] = asyncio.Lock()
+        return lock
 
     # --- offsets
 
@@ -96,27 +116,28 @@ class ShareCoordinator:
         The group is made if it is not there.  Refused if it has members, or is no share group.
         """
         shares = {topic: TopicShare(start.name, frozenset(start.offsets)) for topic, start in starts.items()}
-        begins = await self._groups.submit(
-            group_id, lambda shard, token, now_ms: shard.share.begin(group_id, shares, token, now_ms)
-        )
-        for topic_id, start in starts.items():
-            for partition, offset in start.offsets.items():
-                await self.states.initialise(ShareKey(group_id, topic_id, partition), begins["epoch"], offset)
-        await self._groups.submit(
-            group_id, lambda shard, token, now_ms: shard.share.begun(group_id, shares, token, now_ms)
-        )
+        async with self._alone(group_id):
+            begins = await self._groups.submit(
+                group_id, lambda shard, token, now_ms: shard.share.begin(group_id, shares, token, now_ms)
+            )
+            for topic_id, start in starts.items():
+                for partition, offset in start.offsets.items():
+                    key = ShareKey(group_id, topic_id, partition)
+                    await self.states.initialise(key, begins["epoch"], offset)
+            await self._begun(group_id, shares)
 
     async def delete_offsets(self, group_id: str, topic_ids: Collection[UUID]) -> None:
         """Keep nothing of topics any more.  Refused if the group has members, or is none."""
-        group = await self.find(group_id)
-        keys = [key for key in self._kept(group) if key.topic_id in topic_ids]
-        await self._groups.submit(
-            group_id, lambda shard, token, now_ms: shard.share.end(group_id, topic_ids, token, now_ms)
-        )
-        await self.states.delete(keys)
-        await self._groups.submit(
-            group_id, lambda shard, token, now_ms: shard.share.ended(group_id, topic_ids, token, now_ms)
-        )
+        async with self._alone(group_id):
+            group = await self.find(group_id)
+            keys = [key for key in self._kept(group) if key.topic_id in topic_ids]
+            await self._groups.submit(
+                group_id, lambda shard, token, now_ms: shard.share.end(group_id, topic_ids, token, now_ms)
+            )
+            await self.states.delete(keys)
+            await self._groups.submit(
+                group_id, lambda shard, token, now_ms: shard.share.ended(group_id, topic_ids, token, now_ms)
+            )
 
     async def delete_all_offsets(self, group_id: str) -> None:
         """The group is about to be deleted: keep nothing of it.  Refused if it has members, or is none."""
@@ -125,7 +146,8 @@ class ShareCoordinator:
 
     def _kept(self, group: ShareGroup) -> list[ShareKey]:
         """What is kept of the group, and what may be since its deletion was cut off."""
-        keys = group.share_keys()
+        topics = group.topics
+        keys = group.share_keys(topics.initialised) + group.share_keys(topics.initialising)
         for topic_id in group.topics.deleting:
             facts = self._topics.by_id(topic_id)
             partitions = range(facts.num_partitions) if facts is not None else ()

@@ -28,6 +28,7 @@ from anabranch.groups.share_records import (
     TARGET_EPOCH,
     TOPICS,
     ShareMember,
+    Shares,
     ShareTopics,
     read_current,
     read_epoch,
@@ -98,12 +99,9 @@ class ShareGroup:
             tombstone(EPOCH, self.group_id),
         ]
 
-    def share_keys(self) -> list[ShareKey]:
-        """The share partitions of which something is kept, or is about to be."""
-        topics = self.topics
+    def share_keys(self, shares: Shares) -> list[ShareKey]:
         return [
             ShareKey(self.group_id, topic_id, partition)
-            for shares in (topics.initialised, topics.initialising)
             for topic_id, share in shares.items()
             for partition in sorted(share.partitions)
         ]
