@@ -1,5 +1,6 @@
 """Both protocols' clients on one topic, for the tests that cross them."""
 
+import socket
 import time
 from typing import Any
 
@@ -7,7 +8,11 @@ import confluent_kafka as ck
 import pulsar
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from anabranch.records.entries import read_metadata
+from anabranch.wire.pulsar import commands_pb2 as pb
+from anabranch.wire.pulsar.frames import read_frame
 from tests.support.broker import BrokerProcess
+from tests.support.pulsar_wire import frame
 
 
 def made_topic(broker: BrokerProcess, name: str, partitions: int = 1, **config: str) -> str:
@@ -43,3 +48,27 @@ def pulsar_reads(client: pulsar.Client, topic: str, count: int) -> list[pulsar.M
     found = [reader.read_next(20_000) for _ in range(count)]
     reader.close()
     return found
+
+
+def send_entries(broker: BrokerProcess, topic: str, *entries: bytes) -> None:
+    """As a Pulsar producer that sends what it likes."""
+    host, _, port = broker.pulsar.removeprefix("pulsar://").rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as link:
+        stream = link.makefile("rb")
+
+        def hear(type: int) -> None:
+            heard = None
+            while heard != type:
+                heard = read_frame(
+                    memoryview(stream.read(int.from_bytes(stream.read(4), "big")))
+                ).command.type
+
+        link.sendall(frame(pb.BaseCommand.CONNECT, client_version="raw", protocol_version=21))
+        link.sendall(frame(pb.BaseCommand.PRODUCER, topic=topic, producer_id=1, request_id=1))
+        hear(pb.BaseCommand.PRODUCER_SUCCESS)
+        for number, entry in enumerate(entries):
+            count = max(1, read_metadata(entry).num_messages_in_batch)
+            link.sendall(
+                frame(pb.BaseCommand.SEND, entry, producer_id=1, sequence_id=number, num_messages=count)
+            )
+            hear(pb.BaseCommand.SEND_RECEIPT)

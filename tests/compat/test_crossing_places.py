@@ -1,6 +1,5 @@
 """One topic, both protocols: the same places, the same transactions, and what stands in the way of both."""
 
-import socket
 import time
 from collections.abc import Iterator
 
@@ -12,16 +11,12 @@ import pytest
 from anabranch.records.batch import HEADER_SIZE, crc_of
 from anabranch.records.builder import build_batch
 from anabranch.records.compression import ZSTD
-from anabranch.records.entries import read_metadata
 from anabranch.records.pulsar_metadata_pb2 import CompressionType
 from anabranch.records.record import Record
-from anabranch.wire.pulsar import commands_pb2 as pb
-from anabranch.wire.pulsar.frames import read_frame
 from tests.compat.clients import raw
-from tests.compat.crossing import kafka_reads, made_topic, pulsar_reads
+from tests.compat.crossing import kafka_reads, made_topic, pulsar_reads, send_entries
 from tests.support.broker import BrokerProcess
 from tests.support.entries import entry_of
-from tests.support.pulsar_wire import frame
 
 
 @pytest.fixture
@@ -142,25 +137,3 @@ def test_kafkas_readers_get_past_what_nobody_can_read(
     theirs.send(b"second")
     found = kafka_reads(shared_broker, topic, 2)
     assert [message.value() for message in found] == [b"first", b"second"]
-
-
-def send_entries(broker: BrokerProcess, topic: str, *entries: bytes) -> None:
-    """As a Pulsar producer that sends what it likes."""
-    host, _, port = broker.pulsar.removeprefix("pulsar://").rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as link:
-        stream = link.makefile("rb")
-
-        def hear(type: int) -> None:
-            heard = None
-            while heard != type:
-                heard = read_frame(memoryview(stream.read(int.from_bytes(stream.read(4), "big")))).command.type
-
-        link.sendall(frame(pb.BaseCommand.CONNECT, client_version="raw", protocol_version=21))
-        link.sendall(frame(pb.BaseCommand.PRODUCER, topic=topic, producer_id=1, request_id=1))
-        hear(pb.BaseCommand.PRODUCER_SUCCESS)
-        for number, entry in enumerate(entries):
-            count = max(1, read_metadata(entry).num_messages_in_batch)
-            link.sendall(
-                frame(pb.BaseCommand.SEND, entry, producer_id=1, sequence_id=number, num_messages=count)
-            )
-            hear(pb.BaseCommand.SEND_RECEIPT)

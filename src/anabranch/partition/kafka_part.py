@@ -77,7 +77,7 @@ def _translated(partition: Partition, part: FileRange) -> bytes | Pending:
         made.append(one)
         size += len(one)
         at += header.size_bytes
-    return b"".join(made)
+    return b"".join(made) if len(made) != 1 else made[0]
 
 
 def _batch(partition: Partition, header: BatchHeader, batch: memoryview) -> bytes | Pending:
@@ -112,7 +112,9 @@ async def _made(partition: Partition, header: BatchHeader, batch: memoryview) ->
         if not metadata.encryption_keys and metadata.compression != NONE:
             payload = await aside(uncompressed, metadata, memoryview(payload), LIMIT_BYTES)
         made = KafkaBatch(header, metadata)
-        return Translated(made.sealed(await in_turns(made.pieces(payload))))
+        pieces = await in_turns(made.pieces(payload))
+        del payload  # large ones would be there several times over
+        return Translated(made.sealed(pieces))
     except AnabranchError as error:
         passed_over(header, "Kafka's clients", error)
         return Translated(as_gap(header))

@@ -75,7 +75,9 @@ async def _made(header: BatchHeader, batch: memoryview, fits_bytes: int, splits:
         if not header.count:
             return NOTHING
         pieces = await in_turns(entry_pieces(header, payload))
-        return Translated(await aside(seal_entry, header, pieces, fits_bytes), gaps_in(header, payload))
+        gaps = gaps_in(header, payload)
+        del payload  # large ones would be there several times over
+        return Translated(await aside(seal_entry, header, pieces, fits_bytes), gaps)
     except AnabranchError as error:
         passed_over(header, _READERS, error)
         return NOTHING

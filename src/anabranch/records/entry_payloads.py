@@ -60,9 +60,9 @@ def uncompressed(metadata: MessageMetadata, payload: memoryview, limit_bytes: in
             return bytes(lz4.block.decompress(data, uncompressed_size=size))
         room = bytearray(size)
         if codec == CompressionType.ZSTD:
-            return bytes(room[: cramjam.zstd.decompress_into(data, room)])
+            return bytes(memoryview(room)[: cramjam.zstd.decompress_into(data, room)])
         if codec == CompressionType.SNAPPY:
-            return bytes(room[: cramjam.snappy.decompress_raw_into(data, room)])
+            return bytes(memoryview(room)[: cramjam.snappy.decompress_raw_into(data, room)])
     except (cramjam.DecompressionError, lz4.block.LZ4BlockError, ValueError) as error:
         raise Corrupt(f"the message cannot be decompressed: {error}") from error
     raise Corrupt(f"there is no codec {codec}")

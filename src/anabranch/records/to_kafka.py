@@ -24,7 +24,7 @@ batch is read by hand where it is as clients usually write it, and by the protob
 import base64
 import binascii
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
@@ -113,23 +113,22 @@ class KafkaBatch:
         else:
             yield self._record(self._header.last_offset, metadata, bytes(payload))
 
-    def sealed(self, pieces: Iterable[bytes]) -> bytes:
-        """The batch of all that `pieces` gave."""
+    def sealed(self, pieces: list[bytes]) -> bytes:
+        """The batch of all that `pieces` gave, which are used up."""
         header = self._header
-        attributes = header.attributes & (TRANSACTIONAL | LOG_APPEND_TIME)
         if not self._count:
             return as_gap(header)
-        return bytes(
-            seal(
-                header._replace(
-                    attributes=attributes,
-                    base_timestamp=self._base_ms,
-                    max_timestamp=self._newest_ms,
-                    count=self._count,
-                ),
-                b"".join(pieces),
-            )
+        header = header._replace(
+            attributes=header.attributes & (TRANSACTIONAL | LOG_APPEND_TIME),
+            base_timestamp=self._base_ms,
+            max_timestamp=self._newest_ms,
+            count=self._count,
         )
+        payload = b"".join(pieces)
+        pieces.clear()
+        batch = seal(header, payload)
+        del payload  # large ones would be there several times over
+        return bytes(batch)
 
     # --- a batch
 

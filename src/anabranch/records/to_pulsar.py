@@ -38,7 +38,8 @@ _FAST_LEVEL = 1
 _SHORT = 512
 _VARINTS = tuple(bytes((n,) if n < 128 else (n & 127 | 128, n >> 7)) for n in range(_SHORT))
 _KEYS = tuple(b"\x12" + varint for varint in _VARINTS)  # partition_key
-_PAYLOADS = tuple(b"\x18" + varint for varint in _VARINTS)  # payload_size
+_PAYLOAD = b"\x18"  # payload_size
+_PAYLOADS = tuple(_PAYLOAD + varint for varint in _VARINTS)
 _SIZES = tuple(n.to_bytes(4, "big") for n in range(_SHORT))
 _EVENT_TIME = b"\x28"
 _NULL_VALUE = b"\x48\x01"
@@ -69,7 +70,7 @@ def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:
             stamp, time = timestamp, _EVENT_TIME + _varint(timestamp) if timestamp > 0 else b""
         name = data[key:key_end] if key >= 0 else b""
         size = end - value
-        if data[end] or value < 0 or size >= _SHORT or len(name) >= _SHORT or not name.isascii():
+        if data[end] or value < 0 or len(name) >= _SHORT or not name.isascii():
             headers = read_headers(data, end) if data[end] else ()
             out.append(
                 _message(
@@ -81,7 +82,7 @@ def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:
             )
         else:
             keyed = _KEYS[len(name)] + name if key >= 0 else b""
-            described = keyed + _PAYLOADS[size] + time
+            described = keyed + (_PAYLOADS[size] if size < _SHORT else _PAYLOAD + _varint(size)) + time
             length = len(described)
             out += (
                 _SIZES[length] if length < _SHORT else length.to_bytes(4, "big"),
