@@ -9,6 +9,7 @@ from anabranch.groups.transactions import (
     Initialized,
     Instance,
     add,
+    begin,
     complete,
     end,
     fence,
@@ -265,3 +266,39 @@ def test_only_what_rests_expires() -> None:
         assert not has_expired(one(state), 1000, 1004)
     for state in (*PREPARED, State.ONGOING):
         assert not has_expired(one(state), 1000, 1 << 40)
+
+
+# --- Pulsar's
+
+
+def test_one_of_pulsars_begins_before_anything_is_in_it() -> None:
+    begun = begin(None, 9_000, 12, NOW)
+    assert isinstance(begun, Transaction)
+    assert (begun.producer_id, begun.epoch, begun.state) == (12, 0, State.ONGOING)
+    assert (begun.timeout_ms, begun.started_ms, begun.partitions) == (9_000, NOW, frozenset())
+    assert not has_timed_out(begun, NOW + 9_000)
+    assert has_timed_out(begun, NOW + 9_001)
+
+
+@pytest.mark.parametrize("state", RESTING)
+def test_the_next_one_has_the_epoch_that_the_last_one_left(state: State) -> None:
+    begun = begin(one(state, epoch=4), 9_000, NO_PRODUCER_ID, NOW)
+    assert isinstance(begun, Transaction)
+    assert (begun.producer_id, begun.epoch, begun.timeout_ms) == (7, 4, 9_000)
+
+
+def test_where_none_can_begin() -> None:
+    assert begin(None, 1, NO_PRODUCER_ID, NOW) == ErrorCode.invalid_producer_id_mapping
+    for state in (State.ONGOING, *PREPARED):
+        assert begin(one(state), 1, NO_PRODUCER_ID, NOW) == ErrorCode.concurrent_transactions
+    used_up = one(State.COMPLETE_COMMIT, epoch=LAST_EPOCH - 1)
+    assert begin(used_up, 1, 99, NOW) == ErrorCode.invalid_producer_epoch
+
+
+def test_the_last_epochs_of_a_producer_id() -> None:
+    """An id is left before another would have to be found in the middle of a transaction."""
+    last = begin(one(State.COMPLETE_ABORT, epoch=LAST_EPOCH - 2), 1, NO_PRODUCER_ID, NOW)
+    assert isinstance(last, Transaction)
+    ended = end(last, Ending(Producer(7, last.epoch), True, EPOCH_BUMP, NO_PRODUCER_ID), NOW)
+    assert isinstance(ended, Transaction)
+    assert begin(complete(ended, NOW), 1, NO_PRODUCER_ID, NOW) == ErrorCode.invalid_producer_epoch
