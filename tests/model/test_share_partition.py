@@ -12,12 +12,12 @@ from anabranch.groups.share_state import DeliveryState, StateBatch
 from anabranch.subscriptions.share_partition import (
     Ack,
     AckKind,
-    Asked,
     Batch,
     Change,
     SharePartition,
     ShareRules,
 )
+from anabranch.subscriptions.share_taking import Asked
 from tests.unit.records.strategies import seeded
 
 MEMBERS = ("a", "b", "c")
@@ -36,7 +36,6 @@ class One:
         self.deadline_ms = 0
         self.change: Change | None = None
         self.target = state
-        self.target_count = count
 
 
 class Model(RuleBasedStateMachine):
@@ -143,7 +142,9 @@ class Model(RuleBasedStateMachine):
             if ack.end <= self.start:
                 continue
             one = self.records.get(ack.first)
-            if one is None or one.state is not TAKEN or one.change is not None or one.owner != member:
+            if self.end > self.start and ack.end > self.end:
+                wrong.add(Invalid)
+            elif one is None or one.state is not TAKEN or one.change is not None or one.owner != member:
                 wrong.add(InvalidRecordState)
         if wrong:
             with pytest.raises(Invalid) as refused:
@@ -160,7 +161,7 @@ class Model(RuleBasedStateMachine):
         if kind is AckKind.RENEW:
             one.deadline_ms = self.now_ms + LOCK_MS
             return
-        one.change, one.target_count = change, one.count
+        one.change = change
         if kind is AckKind.ACCEPT:
             one.target = DONE
         elif kind is AckKind.RELEASE and one.count < self.rules.max_deliveries:
@@ -173,7 +174,7 @@ class Model(RuleBasedStateMachine):
         change = self.share.release(member)
         for one in self.records.values():
             if one.owner == member and one.state is TAKEN and one.change is None:
-                one.change, one.target, one.target_count = change, FREE, one.count - 1
+                self.settle(one, AckKind.RELEASE, change)
         self.began(change)
 
     @rule(ms=st.sampled_from((1, 50, LOCK_MS)))
@@ -209,7 +210,7 @@ class Model(RuleBasedStateMachine):
         for first, last, state, count in change.batches:
             self.kept.update((at, (state, count)) for at in range(first, last + 1))
         for one in changed:
-            one.state, one.count, one.change, one.owner = one.target, one.target_count, None, ""
+            one.state, one.change, one.owner = one.target, None, ""
         self.advance()
         assert start == self.start
         assert done == sum(one.state in (DONE, GONE) for one in self.records.values())

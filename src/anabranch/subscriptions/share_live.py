@@ -31,13 +31,13 @@ from anabranch.subscriptions.share_partition import (
     Ack,
     AckKind,
     Acquired,
-    Asked,
     Change,
     GivenUp,
     SharePartition,
     ShareRules,
 )
 from anabranch.subscriptions.share_reading import ShareRead
+from anabranch.subscriptions.share_taking import Asked
 from anabranch.subscriptions.surroundings import Timer, Timers
 
 log = logging.getLogger(__name__)

@@ -33,13 +33,12 @@ from typing import NamedTuple
 from anabranch.base.errors import Invalid, InvalidRecordState
 from anabranch.groups.share_state import DeliveryState, StateBatch
 from anabranch.subscriptions.share_spans import NOBODY, Span, Spans
+from anabranch.subscriptions.share_taking import Asked, Taking
 
 _FREE = DeliveryState.AVAILABLE
 _TAKEN = DeliveryState.ACQUIRED
 _ACKNOWLEDGED = DeliveryState.ACKNOWLEDGED
 _ARCHIVED = DeliveryState.ARCHIVED
-
-_MOST_PASSED = 64  # batches in a row that a fetch reads over for more, once it has something
 
 
 class AckKind(IntEnum):
@@ -73,15 +72,6 @@ class Batch(NamedTuple):
     first: int
     end: int
     is_void: bool
-
-
-class Asked(NamedTuple):
-    """How much a fetch wants."""
-
-    max_records: int
-    batch_size: int = 1
-    """How many records one `Acquired` should have at least, if there are as many in a row."""
-    is_strict: bool = False
 
 
 class Acquired(NamedTuple):
@@ -162,7 +152,7 @@ class SharePartition:
 
         Takes no more of them than it needs, so that they can be read on the way.
         """
-        taking = _Taking(asked, member, now_ms + self.rules.lock_ms)
+        taking = Taking(asked, member, now_ms + self.rules.lock_ms)
         at = offset
         for batch in batches:
             self._void(at, batch.first)
@@ -172,7 +162,7 @@ class SharePartition:
                 continue
             first = max(batch.first, self.start)
             if first < self.end:
-                self._take_again(taking, first, min(batch.end, self.end))
+                self._take_again(taking, first, batch)
             if batch.end > self.end and not taking.is_over:
                 self._take_fresh(taking, batch.end)
             taking.end_of_batch()
@@ -181,34 +171,29 @@ class SharePartition:
         self._advance()
         return [Acquired(first, end - 1, count) for first, end, count in taking.taken]
 
-    def _take_again(self, taking: "_Taking", first: int, end: int) -> None:
-        for span in self._spans.overlapping(first, end):
+    def _take_again(self, taking: Taking, first: int, batch: Batch) -> None:
+        """What is free of `batch` from `first` on and was delivered before, or passed over."""
+        for span in self._spans.overlapping(first, min(batch.end, self.end)):
             if not span.is_free:
                 continue
-            at, stop = max(span.first, first), min(span.end, end)
-            most = taking.room
-            portion = self._portion(span.count, taking.asked.max_records)
-            if portion is not None:
-                if taking.records:
-                    taking.is_over = True
-                    return
-                most = portion
-            if most is not None:
-                stop = min(stop, at + most)
+            portion = self._portion(span.count, max(span.end - span.first, batch.end - batch.first))
+            if not taking.may_have(span.count, portion):
+                return
+            at, stop = max(span.first, first), min(span.end, batch.end)
+            if taking.room is not None:
+                stop = min(stop, at + taking.room)
             for part in self._spans.cut(at, stop):
                 part.state, part.owner = _TAKEN, taking.member
                 part.count += 1
                 part.deadline_ms = taking.deadline_ms
                 taking.took(part.first, part.end, part.count)
             self._spans.join(at, stop)
-            if portion is not None:
-                taking.is_over = True
             if taking.is_over:
                 return
 
-    def _take_fresh(self, taking: "_Taking", end: int) -> None:
+    def _take_fresh(self, taking: Taking, end: int) -> None:
         first, room = self.end, self.room
-        if not room:
+        if not room or not taking.may_have(0, None):
             taking.is_over = True
             return
         stop = end if taking.room is None else min(end, first + min(taking.room, room))
@@ -217,15 +202,15 @@ class SharePartition:
         taking.took(first, stop, 1)
         taking.is_over |= stop < end  # what follows would be behind a hole
 
-    def _portion(self, count: int, max_records: int) -> int | None:
-        """How many records that were delivered so often may go out together; None: any number."""
+    def _portion(self, count: int, together: int) -> int | None:
+        """How many records that were delivered so often, `together`, may go out now; None: any number."""
         most = self.rules.max_deliveries
         halved_from = max(2, (most + 1) // 2)
         if most <= 2 or count < halved_from:
             return None
         if count + 1 >= most:
             return 1
-        return max(max_records >> (count - halved_from + 1), 1)
+        return max(together >> (count - halved_from + 1), 1)
 
     def _void(self, first: int, end: int) -> None:
         """There are no records here, and none will come."""
@@ -265,7 +250,7 @@ class SharePartition:
     def _check(self, member: str, first: int, end: int) -> None:
         if first >= end:
             return
-        if first >= self.end:
+        if self.start == self.end:  # as it is when another leader has given them out
             raise InvalidRecordState(f"offset {first} is not acquired")
         if end > self.end:
             raise Invalid(f"offset {end - 1} was not given to anybody")
@@ -276,11 +261,11 @@ class SharePartition:
                 raise InvalidRecordState(f"offset {max(span.first, first)} is another member's")
 
     def release(self, member: str) -> Change:
-        """The member goes.  What it still has was fetched and not looked at: that was no delivery."""
+        """The member goes, and has what it has no more."""
         change = Change()
         for span in self._spans:
             if span.owner == member and span.change is None:
-                self._to(change, span, _FREE, span.count - 1)
+                self._settle(change, span, AckKind.RELEASE)
         return change
 
     def expire(self, now_ms: int) -> Change:
@@ -299,19 +284,19 @@ class SharePartition:
 
     def _settle(self, change: Change, span: Span, kind: AckKind) -> None:
         if kind is AckKind.ACCEPT:
-            self._to(change, span, _ACKNOWLEDGED, span.count)
+            self._to(change, span, _ACKNOWLEDGED)
         elif kind is AckKind.RELEASE and span.count < self.rules.max_deliveries:
-            self._to(change, span, _FREE, span.count)
+            self._to(change, span, _FREE)
         else:
-            self._to(change, span, _ARCHIVED, span.count)
+            self._to(change, span, _ARCHIVED)
             if kind is not AckKind.GAP:
                 cause = Cause.REJECTED if kind is AckKind.REJECT else Cause.DELIVERED_TOO_OFTEN
                 change.given_up.append(GivenUp(span.first, span.end, span.count, cause))
 
-    def _to(self, change: Change, span: Span, target: DeliveryState, count: int) -> None:
+    def _to(self, change: Change, span: Span, target: DeliveryState) -> None:
         span.change, span.target = change, target
         batches = change.batches
-        new = StateBatch(span.first, span.end - 1, target, count)
+        new = StateBatch(span.first, span.end - 1, target, span.count)
         if batches and batches[-1].last_offset + 1 == new.first_offset and batches[-1][2:] == new[2:]:
             batches[-1] = batches[-1]._replace(last_offset=new.last_offset)
         else:
@@ -336,10 +321,10 @@ class SharePartition:
         return start, done
 
     def commit(self, change: Change) -> None:
-        for first, last, state, count in change.batches:
+        for first, last, state, _ in change.batches:
             for span in self._spans.overlapping(first, last + 1):
                 if span.change is change:
-                    span.state, span.count, span.change, span.target = state, count, None, None
+                    span.state, span.change, span.target = state, None, None
                     span.owner, span.deadline_ms = NOBODY, 0
                     if span.is_done:
                         self._done += span.end - span.first
@@ -373,54 +358,3 @@ class SharePartition:
             self.start = head.end
             self._spans.drop_below(head.end)
         self._free_from = max(self._free_from, self.start)
-
-
-class _Taking:
-    """What a fetch has taken so far."""
-
-    __slots__ = (
-        "_is_closed",
-        "_passed",
-        "_seen",
-        "asked",
-        "deadline_ms",
-        "is_over",
-        "member",
-        "records",
-        "taken",
-    )
-
-    def __init__(self, asked: Asked, member: str, deadline_ms: int) -> None:
-        self.asked = asked
-        self.member = member
-        self.deadline_ms = deadline_ms
-        self.records = 0
-        self.taken: list[tuple[int, int, int]] = []
-        self.is_over = asked.max_records <= 0
-        self._is_closed = True
-        self._passed = 0
-        self._seen = 0
-
-    @property
-    def room(self) -> int | None:
-        """How many more records it may have of a batch; None: the batch as a whole."""
-        return self.asked.max_records - self.records if self.asked.is_strict else None
-
-    def took(self, first: int, end: int, count: int) -> None:
-        self.records += end - first
-        self.is_over = self.records >= self.asked.max_records
-        last = self.taken[-1] if not self._is_closed else None
-        if last is not None and last[1] == first and last[2] == count:
-            self.taken[-1] = (last[0], end, count)
-        else:
-            self.taken.append((first, end, count))
-        self._is_closed = False
-
-    def end_of_batch(self) -> None:
-        if self.records == self._seen:
-            self._passed += 1
-            self.is_over |= self.records > 0 and self._passed > _MOST_PASSED
-            return
-        self._seen, self._passed = self.records, 0
-        first, end, _ = self.taken[-1]
-        self._is_closed = end - first >= self.asked.batch_size

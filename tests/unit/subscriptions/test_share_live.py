@@ -13,7 +13,8 @@ from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_state import Changed, DeliveryState, ShareKey, ShareState, StateBatch
 from anabranch.partition.partition import Partition
 from anabranch.subscriptions.share_live import LiveSharePartition, ShareSurroundings, rules_of
-from anabranch.subscriptions.share_partition import Ack, AckKind, Asked, Cause, GivenUp, SharePartition
+from anabranch.subscriptions.share_partition import Ack, AckKind, Cause, GivenUp, SharePartition
+from anabranch.subscriptions.share_taking import Asked
 from tests.support.logs import SetClock, open_log_in, records
 
 KEY = ShareKey("g", UUID(int=1), 0)
@@ -213,8 +214,8 @@ async def test_a_member_that_goes_gives_back(scene: Scene) -> None:
     scene.take()
     scene.live.release("a")
     await turns()
-    assert scene.states.written == [(0, [StateBatch(0, 3, FREE, 0)], 0)]
-    assert scene.take("b") == [(0, 3, 1)]
+    assert scene.states.written == [(0, [StateBatch(0, 3, FREE, 1)], 0)]
+    assert scene.take("b") == [(0, 3, 2)]
 
 
 async def test_a_full_window_waits(scene: Scene) -> None:

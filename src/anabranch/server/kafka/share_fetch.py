@@ -22,7 +22,7 @@ from anabranch.server.kafka.share_acks import Acks, acks_in, carry_out, key_of, 
 from anabranch.server.services import Services
 from anabranch.server.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from anabranch.subscriptions.share_live import LiveSharePartition
-from anabranch.subscriptions.share_partition import Asked
+from anabranch.subscriptions.share_taking import Asked
 from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.share_fetch import SharedPart, write_shared
 
