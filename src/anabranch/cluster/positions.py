@@ -9,6 +9,7 @@ A subscription is there if its document and its position are.  The document is w
 position removed first, so what a crash leaves of a creation or deletion is no subscription.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -62,6 +63,7 @@ class SubscribedGroups:
 
     def __init__(self, states: SubscriptionStates) -> None:
         self._states = states
+        self._dropping: set[asyncio.Task[None]] = set()
         self.positions: Positions | None = None
         """Of the topics that are open, once there can be any."""
         self.ahead: Callable[[str, str, int], Cursor | None] = lambda group_id, topic, partition: None
@@ -79,8 +81,26 @@ class SubscribedGroups:
         return self.positions is not None and self.positions.is_open(group_id)
 
     def moved(self, name: OffsetKey, committed: CommittedOffset) -> None:
-        if self.positions is not None and committed.metadata != OWN:
+        if committed.metadata == OWN:
+            return
+        if self.positions is not None:
             self.positions.moved(CursorName(*name), max(0, committed.offset))
+        try:
+            state = self._states.find(name)
+        except (CoordinatorLoading, CoordinatorNotAvailable):
+            return
+        if state is not None and state.chunks and state.floor is not None and committed.offset < state.floor:
+            # For good: when the group comes by again it has read them anew, or is about to.
+            drop = StateChanges(name, {}, list(state.chunks), committed.offset)
+            task = asyncio.ensure_future(self._drop(drop))
+            self._dropping.add(task)
+            task.add_done_callback(self._dropping.discard)
+
+    async def _drop(self, changes: StateChanges) -> None:
+        try:
+            await self._states.write_chunks([changes])
+        except AnabranchError as error:
+            log.warning("what %s had acknowledged ahead is still kept: %s", changes.name, error)
 
 
 class StoredPositions:

@@ -275,6 +275,8 @@ class CommittedOffsets:
 
     def _put_all(self, group_id: str, written: list[_Written]) -> None:
         """What replaying them would do."""
+        subscriptions = self._around.subscriptions
+        is_open = subscriptions.is_open(group_id)
         self._know(group_id)
         topics = self._committed.setdefault(group_id, {})
         number = self._replayed
@@ -283,12 +285,11 @@ class CommittedOffsets:
             offsets = topics.get(topic)
             if offsets is None:
                 offsets = topics[topic] = {}
+            before = offsets.get(index)
             offsets[index] = Numbered(number, value)
-        self._replayed = number
-        subscriptions = self._around.subscriptions
-        if subscriptions.is_open(group_id):
-            for topic, index, value in written:
+            if is_open or (before is not None and value.offset < before.value.offset):
                 subscriptions.moved(OffsetKey(group_id, topic, index), value)
+        self._replayed = number
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
         names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]

@@ -74,10 +74,10 @@ class Subscriptions(Protocol):
         """Whether consumers are, so that only the subscription moves its offsets."""
 
     def is_open(self, group_id: str) -> bool:
-        """Whether somebody wants to know when members of the group have moved its offsets."""
+        """Whether somebody wants to know whenever the group's offsets are moved, and not only back."""
 
     def moved(self, name: OffsetKey, committed: CommittedOffset) -> None:
-        """They have."""
+        """A Kafka client has moved it."""
 
 
 class NoSubscriptions:

@@ -241,6 +241,51 @@ async def test_a_kafka_client_moves_a_group_that_nobody_is_attached_to(kept: Kep
         await kept.positions.detached(found)
 
 
+async def test_a_subscription_that_is_open_hears_of_it(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(30, 40)
+    await kept.positions.save(cursor)
+    for offset, mark in ((25, 25), (30, 40), (10, 10), (1 << 40, 100)):
+        assert await kept.kafka_commits("s", offset) == ErrorCode.none
+        assert cursor.cursor.mark_delete == mark
+    assert await kept.committed("s") == 1 << 40  # nobody wrote it anew
+    await kept.positions.close(cursor)
+    assert await kept.committed("s") == 1 << 40
+
+
+async def test_members_are_told_what_is_acknowledged_ahead(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 5)
+    cursor.cursor.ack(30, 40)
+    await kept.positions.save(cursor)
+    await kept.states.load()
+    assert kept.stored.ahead("s", "orders", 0) is None  # nobody reads
+    (await kept.groups.look("s")).groups["s"] = Members()  # type: ignore[assignment]
+    ahead = kept.stored.ahead("s", "orders", 0)
+    assert ahead is not None
+    assert (ahead.mark_delete, ahead.acked_end(), ahead.acked_ahead()) == (5, 40, 10)
+    assert kept.stored.ahead("s", "orders", 1) is None
+    assert kept.stored.ahead("other", "orders", 0) is None
+
+
+async def test_a_group_that_was_moved_back_reads_everything_anew(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 20)
+    cursor.cursor.ack(30, 40)
+    await kept.positions.save(cursor)
+    await kept.positions.close(cursor)
+    await kept.states.load()
+    for offset in (10, 25):  # back, and past where it was
+        assert await kept.kafka_commits("s", offset) == ErrorCode.none
+        await asyncio.sleep(0)
+    (await kept.groups.look("s")).groups["s"] = Members()  # type: ignore[assignment]
+    await until(lambda: kept.stored.ahead("s", "orders", 0) is None)
+    restart(kept)
+    found = await kept.find("s")
+    assert found is not None
+    assert (found.cursor.mark_delete, found.cursor.acked_ahead()) == (25, 0)
+
+
 async def test_while_consumers_are_attached_the_offset_is_theirs(kept: Kept) -> None:
     cursor = await kept.create("s", at=0)
     await kept.positions.attached(cursor)
