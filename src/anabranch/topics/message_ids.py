@@ -8,12 +8,35 @@ from anabranch.records.entry_payloads import LIMIT_BYTES
 from anabranch.records.record import iter_spans, payload_of
 from anabranch.topics.backlog import place_of
 
+_NONE = (-1, -1, -1)
 
-def last_message(partition: Partition) -> tuple[int, int, int]:
-    """(ledger, entry id, batch index) of the last message that readers see; all -1 if there is none."""
-    header = _batch_before(partition, partition.last_stable)
-    if header is None:
-        return -1, -1, -1
+
+class LastMessage:
+    """The last message that readers see, remembered: behind it may lie any number of aborted ones and of
+    markers, and clients ask for it again and again."""
+
+    __slots__ = ("_end", "_found", "_found_end", "_partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._end = 0  # everything below was looked at
+        self._found: tuple[int, int, int] = _NONE
+        self._found_end = 0
+
+    def look(self) -> tuple[int, int, int]:
+        """(ledger, entry id, batch index); all -1 if there is none."""
+        partition = self._partition
+        end = partition.last_stable
+        if end != self._end:
+            header = _batch_before(partition, end, self._end if self._end < end else 0)
+            if header is not None:
+                self._found = _id_of(partition, header)
+                self._found_end = header.last_offset + 1
+            self._end = end
+        return self._found if self._found_end > partition.log_start else _NONE
+
+
+def _id_of(partition: Partition, header: BatchHeader) -> tuple[int, int, int]:
     index = header.last_offset_delta
     if not index and _is_single(partition, header.base_offset):
         index = -1
@@ -61,9 +84,10 @@ def entry_before(partition: Partition, offset: int) -> tuple[int, int]:
     return header.leader_epoch, header.base_offset
 
 
-def _batch_before(partition: Partition, offset: int) -> BatchHeader | None:
-    """The last batch of messages before `offset`, which is a batch's first or the end of all."""
-    while offset > partition.log_start:
+def _batch_before(partition: Partition, offset: int, start: int = 0) -> BatchHeader | None:
+    """The last batch of messages from `start` up to `offset`, which is a batch's first or the end of all."""
+    start = max(start, partition.log_start)
+    while offset > start:
         found = place_of(partition, offset - 1)
         if found is None:
             return None

@@ -40,7 +40,7 @@ from anabranch.topics.errors import (
     TopicClosed,
     TopicTerminated,
 )
-from anabranch.topics.message_ids import entry_before, last_compacted, last_message
+from anabranch.topics.message_ids import LastMessage, entry_before, last_compacted
 from anabranch.topics.producer import Joined, Producer
 from anabranch.topics.producers import Producers
 from anabranch.topics.publish import METADATA_BYTES, Published, Send
@@ -75,6 +75,7 @@ class Topic:
         self.meter = Meter(2, around.clock.monotonic())
         self._is_moving = True
         self._seen_end = partition.log_end
+        self._last = LastMessage(partition)
         self._deduplicating = Deduplicating(name, index, partition, self.publishing, around)
         self._follow_rules()
         if self.terminated_at is not None:
@@ -212,7 +213,7 @@ class Topic:
         view = self.partition.log.view if compacted else None
         if view is not None and view.horizon >= self.end:
             return last_compacted(view)
-        return last_message(self.partition)
+        return self._last.look()
 
     # --- rules
 
@@ -245,6 +246,8 @@ class Topic:
     def is_active(self) -> bool:
         """Whether it is not to be deleted for want of use."""
         if len(self.producers) or self.subscriptions.has_consumers or self.partition_index >= 0:
+            return True
+        if self.partition.log.producers.open_transactions:
             return True
         if self.rules.delete_inactive_mode == "delete_when_no_subscriptions":
             return bool(len(self.subscriptions))

@@ -21,7 +21,7 @@ from anabranch.topics.backlog import size_from, timestamp_at
 from anabranch.topics.compacting import Compacting
 from anabranch.topics.held import Held
 from anabranch.topics.live_subscription import LiveSubscription
-from anabranch.topics.message_ids import entry_before, last_message
+from anabranch.topics.message_ids import entry_before
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.producer import AccessMode, Producer
 from anabranch.topics.stats import (
@@ -235,7 +235,7 @@ def _consumer(
 def internal_stats_of(topic: Topic) -> InternalStats:
     """How it is stored: ledgers are leader epochs, entries are counted by their messages."""
     partition = topic.partition
-    ledger, entry, _ = last_message(partition)
+    ledger, entry, _ = topic.last_message()
     segment = partition.log.active
     waiting = sum(1 for held in topic.subscriptions if held.subscription.reading.is_at_end)
     return InternalStats(

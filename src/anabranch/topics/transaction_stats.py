@@ -12,7 +12,7 @@ from anabranch.groups.transaction_records import State, Transaction
 from anabranch.partition.partition import Partition
 from anabranch.subscriptions.subscription import Subscription
 from anabranch.topics.backlog import place_of
-from anabranch.topics.message_ids import entry_before, last_message
+from anabranch.topics.message_ids import entry_before
 from anabranch.topics.topic import Topic
 
 READY = "Ready"
@@ -130,7 +130,7 @@ def in_pending_ack(topic: Topic, subscription: Subscription, txn: TxnId) -> InPe
 
 def buffer_stats(topic: Topic, low_water_marks: dict[int, int] | None) -> BufferStats:
     partition = topic.partition
-    ledger, entry, _ = last_message(partition)
+    ledger, entry, _ = topic.last_message()
     return BufferStats(
         state=READY,
         max_read_position=f"{ledger}:{entry}",
