@@ -23,6 +23,8 @@ went while the node was down.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import NON_PERSISTENT, PERSISTENT, TopicName, split_partition
@@ -35,12 +37,21 @@ from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.schemas.definition import Definition
 from anabranch.schemas.errors import IncompatibleSchema
 from anabranch.schemas.registry import Registry
-from anabranch.schemas.strategy import DEFAULT_FOR_KAFKA, Strategy, said_of, strategy_of, strategy_of_level
+from anabranch.schemas.strategy import (
+    DEFAULT_FOR_KAFKA,
+    Rules,
+    Strategy,
+    said_of,
+    strategy_of,
+    strategy_of_level,
+)
 from anabranch.schemas.subject_deletion import SubjectDeletion
 from anabranch.schemas.subject_lists import SubjectLists
-from anabranch.schemas.subject_registry import Rules, SubjectRegistry
 from anabranch.schemas.subject_store import FOR_ALL, SubjectStore
 from anabranch.schemas.subjects import key_subject, subject_of, topic_of, value_subject
+
+if TYPE_CHECKING:
+    from anabranch.schemas.subject_registry import SubjectRegistry
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +69,6 @@ class TopicSchemas:
     ) -> None:
         self.store = store
         self.registry = Registry(store)
-        self.subjects = SubjectRegistry(store)
         self.lists = SubjectLists(store)
         self.deletion = SubjectDeletion(store)
         self._catalog = catalog
@@ -67,6 +77,13 @@ class TopicSchemas:
         self._gone: set[str] = set()  # subjects whose topics are, not cleared yet
         self._has_news = asyncio.Event()
         cluster.subscribe(self._image_changed)
+
+    @cached_property
+    def subjects(self) -> "SubjectRegistry":
+        """For Kafka's clients.  With it comes what knows all types of schemas, not before somebody asks."""
+        from anabranch.schemas.subject_registry import SubjectRegistry
+
+        return SubjectRegistry(self.store)
 
     # --- rules
 

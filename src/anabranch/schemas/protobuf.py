@@ -44,10 +44,11 @@ def parse(text: str, imports: Mapping[str, bytes]) -> Parsed:
     `imports` are descriptors by the names that the file uses, those first that others of them need.
     """
     needed = {name: _descriptor(data, name) for name, data in imports.items()}
-    file = _decoded(text)
-    if file is None:
+    if is_text(text):
         packed = tuple((name, told.SerializeToString()) for name, told in needed.items())
         file = pb.FileDescriptorProto.FromString(_compiled(text, packed))
+    else:
+        file = _decoded(text)
     file.name = FILE_NAME
     file.ClearField("source_code_info")
     if not file.message_type and not file.enum_type:
@@ -73,8 +74,11 @@ def identity(file: pb.FileDescriptorProto) -> bytes:
 
 
 def is_text(schema: str) -> bool:
-    """Whether it is a file's text, not a descriptor."""
-    return _decoded(schema) is None
+    """Whether it is a file's text, not a descriptor: a file has characters that base 64 has not."""
+    try:
+        return not b64decode(schema.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return True
 
 
 def serialized(file: bytes) -> str:
@@ -87,13 +91,11 @@ def _json_name(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
-def _decoded(text: str) -> pb.FileDescriptorProto | None:
-    """The descriptor that is in base 64; None if it is text."""
+def _decoded(packed: str) -> pb.FileDescriptorProto:
     try:
-        data = b64decode(text.strip(), validate=True)
-        return pb.FileDescriptorProto.FromString(data) if data else None
-    except (binascii.Error, ValueError, DecodeError):
-        return None
+        return pb.FileDescriptorProto.FromString(b64decode(packed.strip()))
+    except DecodeError as error:
+        raise InvalidSchema(f"this is no Protobuf schema: {error}") from error
 
 
 def _descriptor(data: bytes, name: str) -> pb.FileDescriptorProto:

@@ -8,7 +8,7 @@ into the subject of the topic's keys.
 """
 
 import asyncio
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,12 +17,13 @@ from anabranch.schemas.compatibility import Checked, check, why_not
 from anabranch.schemas.definition import Definition, check_size
 from anabranch.schemas.documents import SubjectDocument, VersionDocument
 from anabranch.schemas.errors import IncompatibleSchema, InvalidSchema
-from anabranch.schemas.faces import for_kafka, key_for_kafka
 from anabranch.schemas.modes import check_writable
-from anabranch.schemas.reading import Reading
 from anabranch.schemas.strategy import Strategy
 from anabranch.schemas.subject_store import MAX_VERSIONS, SubjectStore
 from anabranch.schemas.subjects import key_subject
+
+if TYPE_CHECKING:
+    from anabranch.schemas.reading import Reading
 
 
 class Version(NamedTuple):
@@ -109,9 +110,7 @@ class Registry:
             if len(document.versions) >= MAX_VERSIONS:
                 raise InvalidSchema(f"subject {subject} has {MAX_VERSIONS} schemas and can have no more")
             await self._check_next(document, definition, strategy)
-            size = len(definition.data)
-            value = await self._store.aside.run(size, for_kafka, definition)
-            key = await self._store.aside.run(size, key_for_kafka, definition)
+            value, key = await self._for_kafka(definition)
             if key is not None:
                 await self._keep_key(key_subject(subject), key, topic)
             new = VersionDocument(
@@ -126,7 +125,15 @@ class Registry:
             await self._store.write(subject, document.with_new(new), stored)
             return new.number
 
-    async def _keep_key(self, subject: str, key: Reading, topic: str) -> None:
+    async def _for_kafka(self, definition: Definition) -> "tuple[Reading | None, Reading | None]":
+        """What Kafka's clients see: of a value, and of a key if there is one."""
+        from anabranch.schemas import faces  # and all types of schemas with it, not before there is one
+
+        size = len(definition.data)
+        value = await self._store.aside.run(size, faces.for_kafka, definition)
+        return value, await self._store.aside.run(size, faces.key_for_kafka, definition)
+
+    async def _keep_key(self, subject: str, key: "Reading", topic: str) -> None:
         """What may follow has been decided on the keys before it; Kafka's clients see it from now on."""
         id = await self._id(key)
         document, stored = await self._store.read(subject)
@@ -137,7 +144,7 @@ class Registry:
         new = VersionDocument(document.next, self._store.now_ms(), schema=id)
         await self._store.write(subject, document.with_new(new), stored)
 
-    async def _id(self, reading: Reading | None) -> int:
+    async def _id(self, reading: "Reading | None") -> int:
         return 0 if reading is None else await self._store.keep_schema(reading.schema)
 
     async def delete(self, subject: str) -> int:

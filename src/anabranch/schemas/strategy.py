@@ -11,6 +11,7 @@ ALWAYS_COMPATIBLE; ALWAYS_INCOMPATIBLE is none of theirs.
 """
 
 from enum import Enum
+from typing import NamedTuple
 
 from anabranch.schemas.errors import InvalidLevel
 
@@ -72,6 +73,15 @@ _AUTO_UPDATE = {
 }
 DEFAULT = Strategy.FULL
 DEFAULT_FOR_KAFKA = Strategy.BACKWARD
+
+
+class Rules(NamedTuple):
+    """What holds for what Kafka's clients bring to a subject."""
+
+    strategy: Strategy
+    normalize: bool = False
+    lenient: bool = False
+    group: str | None = None
 
 
 def said_of(*told: str | None) -> Strategy | None:

@@ -25,20 +25,11 @@ from anabranch.schemas.modes import IMPORT, check_writable
 from anabranch.schemas.reading import Imports, Reading, check_size, read, shown, why_not
 from anabranch.schemas.references import LATEST, imports_of, with_numbers
 from anabranch.schemas.schema import PROTOBUF, Schema
-from anabranch.schemas.strategy import Strategy
+from anabranch.schemas.strategy import Rules
 from anabranch.schemas.subject_store import MAX_VERSIONS, SubjectStore
 from anabranch.schemas.subjects import is_of_keys, value_subject
 
 MAX_SUBJECT_LENGTH = 1000
-
-
-class Rules(NamedTuple):
-    """What holds for a subject."""
-
-    strategy: Strategy
-    normalize: bool = False
-    lenient: bool = False
-    group: str | None = None
 
 
 class Registered(NamedTuple):

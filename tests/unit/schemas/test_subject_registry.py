@@ -16,10 +16,10 @@ from anabranch.schemas import errors, subject_registry
 from anabranch.schemas.definition import Definition, key_and_value, of_key_and_value
 from anabranch.schemas.registry import Registry
 from anabranch.schemas.schema import JSON, PROTOBUF, Reference, Schema
-from anabranch.schemas.strategy import Strategy
+from anabranch.schemas.strategy import Rules, Strategy
 from anabranch.schemas.subject_deletion import SubjectDeletion
 from anabranch.schemas.subject_lists import SubjectLists
-from anabranch.schemas.subject_registry import Rules, SubjectRegistry
+from anabranch.schemas.subject_registry import SubjectRegistry
 from anabranch.schemas.subject_store import FOR_ALL, SubjectStore
 
 S = Strategy
