@@ -51,7 +51,7 @@ class Taken(NamedTuple):
     records: Chunk
 
     @property
-    def count(self) -> int:
+    def record_count(self) -> int:
         return sum(last - first + 1 for first, last, _ in self.acquired)
 
 

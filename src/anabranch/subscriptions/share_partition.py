@@ -78,7 +78,7 @@ class Acquired(NamedTuple):
     first: int
     last: int
     """Inclusive, as on the wire."""
-    count: int
+    deliveries: int
 
 
 class Ack(NamedTuple):
@@ -90,7 +90,7 @@ class Ack(NamedTuple):
 class GivenUp(NamedTuple):
     first: int
     end: int
-    count: int
+    deliveries: int
     cause: Cause
 
 

@@ -188,7 +188,7 @@ class ShareFetch:
             if taken is not None:
                 parts[place] = SharedPart(place[1], records=taken.records, acquired=taken.acquired)
                 left -= parts[place].size_bytes
-                records -= taken.count
+                records -= taken.record_count
         return parts
 
     # --- answering
