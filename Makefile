@@ -60,6 +60,7 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Pulsar's Java clien
 	$(BIN)/python bench/anchors/differential.py
 	$(BIN)/python bench/anchors/pulsar_flows.py java
 	$(BIN)/python bench/anchors/pulsar_flows.py java --transactions
+	$(BIN)/python bench/anchors/pulsar_flows.py java --compaction
 
 compat-go: $(STAMP) java ## Pulsar's Go client on our broker and on Apache Pulsar (needs Go, Java, Maven)
 	$(BIN)/python bench/anchors/pulsar_flows.py go

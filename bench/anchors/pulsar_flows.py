@@ -3,6 +3,7 @@
     python bench/anchors/pulsar_flows.py java     what pulsar-admin is made of, and the Java client
     python bench/anchors/pulsar_flows.py go       the Go client, from the Go proxy
     ... --transactions                            the same clients, in transactions
+    ... --compaction                              Java: compacted reading, table views, policies around them
 
 Each prints what any broker must repeat; the words must be the same.  (pulsar-admin itself comes in Pulsar's
 release alone, not from Maven; every call of it goes through the admin client that is used here.)
@@ -24,16 +25,16 @@ from servers import ANCHORS, Ours
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 400.0
+FLOWS, TRANSACTIONS, COMPACTION = "flows", "transactions", "compaction"
 
 Command = Callable[[str, str, str], list[str]]
 """The words of a program, from where its broker is, where that is administered, and the run's prefix."""
 
 
-def java(folder: Path, transactions: bool) -> Command:
+def java(folder: Path, part: str) -> Command:
     libraries = ANCHORS / "pulsar" / "lib"
     quiet = f"-Dlog4j.configurationFile={HERE / 'pulsar_java' / 'log4j2.xml'}"
-    name = "PulsarTransactions.java" if transactions else "PulsarFlows.java"
-    program = str(HERE / "pulsar_java" / name)
+    program = str(HERE / "pulsar_java" / f"Pulsar{part.capitalize()}.java")
 
     def command(service: str, admin: str, prefix: str) -> list[str]:
         return ["java", "-Xmx512m", quiet, "-cp", f"{libraries}/*", program, service, admin, prefix]
@@ -41,7 +42,9 @@ def java(folder: Path, transactions: bool) -> Command:
     return command
 
 
-def go(folder: Path, transactions: bool) -> Command:
+def go(folder: Path, part: str) -> Command:
+    if part == COMPACTION:
+        sys.exit("there is no program in Go for that")
     if shutil.which("go") is None:
         sys.exit("this needs Go 1.24 or newer; there is no 'go' on the PATH")
     source = folder / "source"
@@ -49,7 +52,7 @@ def go(folder: Path, transactions: bool) -> Command:
     program = folder / "pulsar-go"
     environment = os.environ | {"GOFLAGS": "-mod=mod"}
     subprocess.run(["go", "build", "-o", program, "."], cwd=source, check=True, env=environment)
-    more = ["transactions"] if transactions else []
+    more = [part] if part == TRANSACTIONS else []
     return lambda service, admin, prefix: [str(program), service, prefix, *more]
 
 
@@ -64,14 +67,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("language", choices=("java", "go"))
-    parser.add_argument("--transactions", action="store_true", help="what is done in transactions")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--transactions", dest="part", action="store_const", const=TRANSACTIONS, help="what is done in those"
+    )
+    choice.add_argument(
+        "--compaction", dest="part", action="store_const", const=COMPACTION, help="compacted topics"
+    )
+    parser.set_defaults(part=FLOWS)
     parser.add_argument("--show", action="store_true", help="print the transcript as well")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "ours").mkdir()
-        command = {"java": java, "go": go}[args.language](folder, args.transactions)
-        settings = {"transactionCoordinatorEnabled": "true"} if args.transactions else {}
+        command = {"java": java, "go": go}[args.language](folder, args.part)
+        settings = {"transactionCoordinatorEnabled": "true"} if args.part == TRANSACTIONS else {}
         prefix = f"{uuid.uuid4().hex[:8]}-"
         pulsar = Pulsar()
         pulsar.start(settings)
