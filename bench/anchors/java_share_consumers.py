@@ -10,9 +10,10 @@ import json
 import time
 
 from java_verifiable import events, others, produce
+from servers import FOR_ONE_BROKER
 from side_by_side import AT, Act, Command, Lines, Stage, Step, main
 
-SETTINGS = {"num.partitions": "3"}
+SETTINGS = {"num.partitions": "3", **FOR_ONE_BROKER}
 EVENTS = "--topic events"
 RECORDS = 600
 

@@ -27,7 +27,7 @@ import pairs
 from group_rows import FIGURES, ROWS, Row
 from pairs import Server
 from run import first_line, machine
-from servers import ROOT, Kafka, Ours
+from servers import FOR_ONE_BROKER, ROOT, Kafka, Ours
 
 WARM_UPS = 4
 LOADING = "loading of 100,000 offsets"
@@ -80,7 +80,7 @@ def run_rows(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     if not rows:
         return reports
     if args.kafka is None:
-        kafka = Kafka(folder / "kafka")
+        kafka = Kafka(folder / "kafka", FOR_ONE_BROKER)
         kafka.start()
     try:
         (folder / "ours").mkdir()

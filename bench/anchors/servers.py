@@ -21,6 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("ANABRANCH_SHARED", ROOT.parent / "shared"))
 ANCHORS = Path(os.environ.get("ANCHORS", Path.home() / ".cache" / "anchors"))
 KAFKA_VERSION = "4.3.1"
+FOR_ONE_BROKER = {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+"""What Kafka must be told to have share groups without two more brokers."""
 JARS = ANCHORS / "kafka" / f"libs-{KAFKA_VERSION}"
 
 sys.path.insert(0, str(ROOT))

@@ -83,9 +83,13 @@ class ShareSessions:
         session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         return session
 
+    def has(self, session: ShareSession) -> bool:
+        """Whether it is its member's session still, and not one that was ended or begun anew."""
+        return self._sessions.get(session.member) is session
+
     def end(self, session: ShareSession) -> None:
         """The member is done, and has acknowledged what it wanted to."""
-        if self._sessions.get(session.member) is session:
+        if self.has(session):
             self._remove(session.member)
             self._gone(*session.member)
 

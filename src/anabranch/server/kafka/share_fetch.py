@@ -144,7 +144,8 @@ class ShareFetch:
         if self._is_final:
             self._sessions.end(self._session)
             return self._answer({})
-        if self._is_stopping or (self._is_deferred and self.answered.done()):
+        is_gone = self._is_deferred and self.answered.done()
+        if self._is_stopping or is_gone or not self._sessions.has(self._session):
             return self._answer({})  # nobody would get what is taken
         is_last = self._is_late or self._max_wait_ms <= 0
         if (

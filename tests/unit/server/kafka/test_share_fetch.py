@@ -90,6 +90,18 @@ async def test_a_connection_that_ends_gives_back_what_its_members_have(broker: W
     assert len(broker.services.share_sessions) == 1
 
 
+async def test_a_fetch_of_a_session_that_was_begun_anew_takes_nothing(broker: WholeBroker) -> None:
+    a, _ = await two(broker)
+    waiting = asyncio.create_task(a.take(max_wait=10_000))
+    await asyncio.sleep(0.02)
+    again = ShareMember(broker, a.topic_id, "a")
+    again.connection_id = a.connection_id + 1
+    assert await again.take() == []
+    broker.put("t", "x")
+    assert await waiting == []
+    assert await again.take() == [(0, 0, 1)]
+
+
 async def test_there_are_so_many_sessions(broker: WholeBroker) -> None:
     a, b = await two(broker, 4)
     broker.services.share_sessions._most = lambda: 1
