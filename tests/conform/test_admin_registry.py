@@ -65,7 +65,8 @@ async def test_registering_and_finding(http: Http) -> None:
     assert [one["version"] for one in await ask(http, "GET", "/schemas")] == [1, 2]
     assert [one["version"] for one in await ask(http, "GET", "/schemas?latestOnly=true")] == [2]
     assert await ask(http, "GET", "/contexts") == ["."]
-    assert await ask(http, "GET", "/") == {}
+    assert (await ask(http, "GET", "/v1/metadata/version"))["version"]
+    assert (await ask(http, "GET", "/v1/metadata/id"))["scope"]["clusters"]["kafka-cluster"]
 
 
 async def test_refusals(http: Http) -> None:

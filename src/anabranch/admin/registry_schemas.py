@@ -27,12 +27,6 @@ async def _schema(call: Call, id: int) -> Schema:
     return found
 
 
-@entry("GET", "/")
-async def root(call: Call) -> dict[str, Any]:
-    """Nothing; that somebody is there."""
-    return {}
-
-
 @entry("GET", "/schemas/types", answer=list[str])
 async def types(call: Call) -> list[str]:
     """The types of schemas that can be registered."""

@@ -48,7 +48,7 @@ from anabranch.schemas.strategy import (
 from anabranch.schemas.subject_deletion import SubjectDeletion
 from anabranch.schemas.subject_lists import SubjectLists
 from anabranch.schemas.subject_store import FOR_ALL, SubjectStore
-from anabranch.schemas.subjects import key_subject, subject_of, topic_of, value_subject
+from anabranch.schemas.subjects import subject_of, topic_of, value_subject
 
 if TYPE_CHECKING:
     from anabranch.schemas.subject_registry import SubjectRegistry
@@ -182,9 +182,8 @@ class TopicSchemas:
         async with self._turns.of(subject):
             if subject not in self._gone:
                 return  # somebody else has, and it may be in use again
-            for one in (key_subject(subject), subject):
-                if await self.registry.topic_of(one):
-                    await self.registry.remove(one)
+            if await self.registry.topic_of(subject):
+                await self.registry.remove(subject)
             self._gone.discard(subject)
 
     def _image_changed(self, change: ImageChange) -> None:

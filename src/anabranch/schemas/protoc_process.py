@@ -6,7 +6,6 @@ The compiler is written in C++ and its input is anybody's, so it runs apart from
 nothing but the answer when it fails.  What is wrong with the file is on standard error.
 """
 
-import resource
 import sys
 from pathlib import Path
 
@@ -18,8 +17,7 @@ _MEMORY_BYTES = 1 << 30
 
 
 def main(folder: str) -> int:
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    _bound()
     try:
         from grpc_tools import protoc
     except ImportError:
@@ -36,6 +34,15 @@ def main(folder: str) -> int:
             ]
         )
     )
+
+
+def _bound() -> None:
+    try:
+        import resource
+    except ImportError:  # on Windows, where time is bounded by who waits
+        return
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
 if __name__ == "__main__":

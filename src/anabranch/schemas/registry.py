@@ -153,18 +153,22 @@ class Registry:
             document, stored = await self._store.read(subject)
             if not document.for_pulsar:
                 raise NotFound(f"subject {subject} has no schema")
-            gone = [
-                msgspec.structs.replace(version, is_deleted=version.is_deleted or bool(version.definition))
-                for version in document.versions
-            ]
-            changed = SubjectDocument(gone, document.next + 1, document.topic)
+            changed = SubjectDocument(_deleted(document.versions), document.next + 1, document.topic)
             await self._store.write(subject, changed, stored)
+            keys = key_subject(subject)
+            its, stored = await self._store.read(keys)
+            if its.topic:
+                await self._store.write(
+                    keys, SubjectDocument(_deleted(its.versions), its.next, its.topic), stored
+                )
             return document.next
 
     async def remove(self, subject: str) -> None:
-        """Forget that the subject was ever there."""
+        """Forget that the subject was ever there; that of the keys too, if it was made with it."""
         async with self._store.turn(subject):
             await self._store.remove(subject)
+            if await self.topic_of(key_subject(subject)):
+                await self._store.remove(key_subject(subject))
 
     async def _version(self, version: VersionDocument) -> Version:
         return Version(version.number, await self._store.definition(version), version.created_ms)
@@ -172,6 +176,10 @@ class Registry:
     async def _checked(self, definition: Definition) -> Checked:
         check_size(definition)
         return await self._store.aside.run(len(definition.data), check, definition)
+
+
+def _deleted(versions: list[VersionDocument]) -> list[VersionDocument]:
+    return [msgspec.structs.replace(version, is_deleted=True) for version in versions]
 
 
 def _same(document: SubjectDocument, checked: Checked) -> int | None:

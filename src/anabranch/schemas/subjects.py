@@ -17,7 +17,7 @@ def subject_of(name: TopicName) -> str:
 
 def stem_of(subject: str) -> str:
     """What the subjects of one topic's keys and values have in common."""
-    return subject.removesuffix(_OF_KEYS).removesuffix(_OF_VALUES)
+    return subject.removesuffix(_OF_KEYS if is_of_keys(subject) else _OF_VALUES)
 
 
 def key_subject(subject: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
+from anabranch.base.ids import TopicName
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.schemas import errors, subject_registry
 from anabranch.schemas.definition import Definition, key_and_value, of_key_and_value
@@ -21,6 +22,7 @@ from anabranch.schemas.subject_deletion import SubjectDeletion
 from anabranch.schemas.subject_lists import SubjectLists
 from anabranch.schemas.subject_registry import SubjectRegistry
 from anabranch.schemas.subject_store import FOR_ALL, SubjectStore
+from anabranch.schemas.subjects import key_subject, stem_of, subject_of, topic_of
 
 S = Strategy
 BACKWARD, NONE = Rules(S.BACKWARD), Rules(S.ALWAYS_COMPATIBLE)
@@ -348,7 +350,8 @@ async def pulsars(faces: Faces) -> tuple[Any, Any, dict[str, str]]:
 
 
 async def test_a_key_and_a_value_are_two_subjects(faces: Faces) -> None:
-    assert await faces.pulsar.register("t-value", pair(avro("k"), avro("v")), S.FULL) == 0
+    pulsar = {"topic": "persistent://public/default/t"}
+    assert await faces.pulsar.register("t-value", pair(avro("k"), avro("v")), S.FULL, **pulsar) == 0
     assert await faces.lists.subjects("") == ["t-key", "t-value"]
     assert await faces.add("t-key", avro("k")) == (1, 1)
     assert (await faces.add("t-value", avro("v")))[0] == 1
@@ -362,3 +365,20 @@ async def test_a_key_and_a_value_are_two_subjects(faces: Faces) -> None:
     assert await faces.pulsar.register("t-value", newest, S.FULL) == 2
     assert await faces.pulsar.register("t-value", pair(avro("k", m=0), avro("v")), S.ALWAYS_COMPATIBLE) == 3
     assert await faces.lists.versions("t-key") == [1, 2, 3]
+    await faces.pulsar.delete("t-value")
+    assert await faces.lists.subjects("") == []
+    assert await faces.lists.subjects("", deleted=True) == ["t-key", "t-value"]
+    await faces.pulsar.remove("t-value")
+    assert await faces.lists.subjects("", deleted=True) == []
+
+
+def test_whose_subject_it_is() -> None:
+    assert [stem_of(subject) for subject in ("a-key", "a-value", "a", "a-value-key", "a-key-value")] == [
+        *("a", "a", "a", "a-value", "a-key")
+    ]
+    topic = TopicName("t", "n", "a-key")
+    assert subject_of(topic) == "persistent://t/n/a-key-value"
+    assert topic_of(subject_of(topic)) == topic
+    assert topic_of(key_subject(subject_of(topic))) == topic
+    assert topic_of("a") is None
+    assert topic_of("a b/c-value") is None
