@@ -1,7 +1,7 @@
 """Share groups in `anabranch group`: what the client library has no calls for, asked by hand.
 
-A share group has no committed offsets.  A partition has a start offset: what is below it is done with, and the
-lag is what from there on is not.
+A share group has no committed offsets.  A partition has a start offset: what is below it is done with, and
+the lag is what from there on is not.
 """
 
 from typing import Any, NamedTuple
