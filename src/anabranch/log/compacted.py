@@ -121,7 +121,8 @@ def let_count(disk: Disk, folder: Path, made: ViewSummary) -> Current:
     """From now on the view in `folder` is the one that counts.  Blocks on the disk: made for a thread."""
     sizes = {base: disk.size(segment_file(folder, base, LOG)) for base in made.bases}
     current = Current(folder.name, made.horizon, made.entries, made.last_offset, sizes)
-    disk.sync_dir(folder.parent)
+    for above in (folder.parent, folder.parent.parent):  # the names on the way to it
+        disk.sync_dir(above)
     disk.write_whole(folder.parent / _CURRENT, msgspec.json.encode(current))
     return current
 

@@ -20,7 +20,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, Conflict, Unavailable, UnknownTopic
 from anabranch.log.cleaner import make_view_job, run_worker
-from anabranch.log.compacted import CompactedLog, let_count, new_folder
+from anabranch.log.compacted import CompactedLog, Current, let_count, new_folder
 from anabranch.log.compaction_view import ViewJob, ViewSummary
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.partition.partition import Partition
@@ -135,10 +135,10 @@ class Compacting:
             made = await self._compactor.run(
                 lambda: make_view_job(opened, view, target, end, config(), keeps_keyless=keeps_keyless)
             )
-            current = await asyncio.to_thread(let_count, self._disk, target, made)
         except BaseException:
             self._remove(target)
             raise
+        current = await self._let_count(target, made)
         opened.view = CompactedLog(self._disk, self._clock, target, current, opened.config)
         if view is not None:
             view.on_unused = lambda: self._unused(view)
@@ -153,6 +153,19 @@ class Compacting:
         )
         if made.unreadable:
             log.warning("%s: %d batches cannot be looked into and stay", self._name, made.unreadable)
+
+    async def _let_count(self, target: Path, made: ViewSummary) -> Current:
+        """Waits for the disk even if cancelled, so that what is there when the topic is closed stays as it is.
+
+        What is not counted in the end goes when the log is next opened.
+        """
+        loop = asyncio.get_running_loop()
+        writing = loop.run_in_executor(None, let_count, self._disk, target, made)
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait((writing,))
+            raise
 
     def _unused(self, view: CompactedLog) -> None:
         view.close()

@@ -1,17 +1,21 @@
 """A topic that is compacted: when, what comes of it, and what who asks for the last of every key gets."""
 
 import asyncio
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anabranch.base.ids import TopicName
+from anabranch.log.compacted import let_count
 from anabranch.log.paths import COMPACTED
 from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.errors import NotAllowed as NotAllowedThere
 from anabranch.subscriptions.kinds import SubscriptionKind
+from anabranch.topics import compacting as module
 from anabranch.topics.compacting import ERROR, NOT_RUN, RUNNING, SUCCESS, AlreadyCompacting
 from anabranch.topics.errors import NotAllowed
 from anabranch.topics.topic import Topic
@@ -154,6 +158,27 @@ async def test_a_topic_that_closes_gives_it_up(tmp_path: Path) -> None:
     assert topic.compacting.status == NOT_RUN
     again = await bench.open("t")
     assert again.compacting.view is None
+
+
+async def test_a_topic_that_closes_while_its_view_begins_to_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        begun.set()
+        time.sleep(0.1)
+        return let_count(*arguments)
+
+    monkeypatch.setattr(module, "let_count", slow)
+    bench = Bench(tmp_path)
+    topic = await bench.open("t")
+    await publish(bench, topic, "a", "a", "b")
+    topic.compact()
+    await asyncio.to_thread(begun.wait, 5)
+    await bench.restart()
+    topic = await bench.open("t")
+    assert await read(bench, topic) == [1, 2]
 
 
 @pytest.mark.parametrize("clean", [True, False])
