@@ -97,13 +97,13 @@ class Compacting:
 
     async def stop(self) -> None:
         """The topic closes: what is under way is given up."""
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
+        self.abandon()
+        if self._task is not None:
             await asyncio.wait((self._task,))
 
     def abandon(self) -> None:
         """The topic is gone."""
-        if self._task is not None:
+        if self._task is not None and not self._task.cancelling():  # once: it may wait for the disk
             self._task.cancel()
 
     async def _run(self, keeps_keyless: bool) -> None:
@@ -155,7 +155,7 @@ class Compacting:
             log.warning("%s: %d batches cannot be looked into and stay", self._name, made.unreadable)
 
     async def _let_count(self, target: Path, made: ViewSummary) -> Current:
-        """Waits for the disk even if cancelled, so that what is there when the topic is closed stays as it is.
+        """Waits for the disk even if cancelled, so that nothing changes any more when the topic is closed.
 
         What is not counted in the end goes when the log is next opened.
         """
