@@ -8,9 +8,9 @@ What starts no session (the client, the steps of an exactly-once write) needs no
 """
 
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.spark.java import with_java
+from anabranch.spark.session import session_builder
 from tests.support.broker import BrokerProcess
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -37,23 +37,19 @@ def bootstrap(spark_broker: BrokerProcess) -> str:
 
 
 def new_session() -> SparkSession:
-    with_java()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder: Any = SparkSession.builder
+    builder = session_builder().master("local[2,3]").appName("tests")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.master("local[2,3]").appName("tests").getOrCreate()
-    return session
+    return builder.getOrCreate()
 
 
 @pytest.fixture(scope="session")
@@ -138,3 +134,12 @@ def rows(spark: SparkSession, bootstrap: str) -> Callable[..., DataFrame]:
         return spark.read.format("anabranch").options(**given).load()
 
     return read
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here:
+            # An interrupted call leaves the connection to the JVM, and so all further tests, in disorder.
+            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.filterwarnings("ignore::UserWarning:pyspark"))

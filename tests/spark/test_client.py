@@ -15,7 +15,8 @@ from anabranch.spark.columns import arrow_schema
 from anabranch.spark.encode import Rows, encode, no_headers
 from anabranch.spark.fetching import DataLost, Fetching, Range, read_range
 from anabranch.spark.group_offsets import commit_offsets, committed_offsets
-from anabranch.spark.producer import Producer, end_transaction
+from anabranch.spark.producer import Producer
+from anabranch.spark.transactions import end_transaction
 from tests.spark.conftest import Topics
 from tests.support.broker import BrokerProcess
 

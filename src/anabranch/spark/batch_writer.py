@@ -12,8 +12,8 @@ a task that is tried again are there twice, as with Spark's Kafka sink.
 
 import uuid
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -21,9 +21,12 @@ from pyspark.sql.types import StructType
 from anabranch.base.errors import Invalid
 from anabranch.spark.cluster import Cluster
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.producer import Producer, end_transaction, init_producer
-from anabranch.spark.rows import check_columns
-from anabranch.spark.writing import Written, write_rows
+from anabranch.spark.row_columns import check_columns
+from anabranch.spark.transactions import end_transaction, init_producer
+from anabranch.spark.written import Written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -34,7 +37,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._how = how
         self._name = f"{how.id_prefix}-{uuid.uuid4()}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        # Spark makes a process of its own for the commit, which has no use for these.
+        from anabranch.spark.producer import Producer
+        from anabranch.spark.writing import write_rows
+
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         how = self._how

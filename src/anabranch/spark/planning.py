@@ -48,7 +48,7 @@ def divided(ranges: Iterable[Range], least: int | None, most_records: int | None
     if least is None or least <= len(whole):
         return whole
     total = sum(one.size for one in whole)
-    return [part for one in whole for part in _parts(one, max(1, round(one.size / total * least)))]
+    return [part for one in whole for part in _parts(one, math.ceil(one.size / total * least))]
 
 
 def _parts(whole: Range, count: int) -> list[Range]:

@@ -23,8 +23,6 @@ from anabranch.spark.cluster import GROUPS, TRANSACTIONS, Cluster, TopicPartitio
 from anabranch.spark.connection import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    INIT_PRODUCER_ID,
     PRODUCE,
     TXN_OFFSET_COMMIT,
     Address,
@@ -32,18 +30,11 @@ from anabranch.spark.connection import (
 )
 from anabranch.spark.encode import Writer
 from anabranch.spark.group_offsets import by_topic, check_partitions, offset_items
+from anabranch.spark.transactions import Transaction, init_producer
 from anabranch.wire.kafka.schema import ErrorCode
 
 _MOST_ON_THEIR_WAY = 5  # requests, as Kafka's brokers can tell duplicates among
 _ALL = -1
-
-
-class Transaction(NamedTuple):
-    """Who may end it.  Travels to the driver."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
 
 
 class _Unacknowledged(NamedTuple):
@@ -171,7 +162,7 @@ class Producer:
         """An offset of a group that counts if the transaction is committed."""
         transaction = self.transaction
         assert transaction is not None, "offsets are committed in transactions"
-        values = {**_named(transaction), "group_id": group}
+        values = {**transaction._asdict(), "group_id": group}
 
         def read(answer: Any) -> None:
             check(answer.error_code, f"group {group!r} in the transaction")
@@ -208,35 +199,3 @@ def _check_stored(stored: Any, partition: TopicPartition) -> None:
         )
     reason = f": {stored.error_message}" if stored.error_message else ""
     check(stored.error_code, f"writing to {partition}{reason}")
-
-
-def _named(transaction: Transaction) -> dict[str, Any]:
-    return transaction._asdict()
-
-
-def init_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> Transaction:
-    """An id and epoch; for a transactional id, all earlier ones of that name are stopped."""
-    values = {
-        "transactional_id": transactional_id,
-        "transaction_timeout": timeout_ms,
-        "producer_id": -1,
-        "producer_epoch": -1,
-    }
-
-    def read(answer: Any) -> Transaction:
-        check(answer.error_code, f"a producer {transactional_id or ''}")
-        return Transaction(transactional_id or "", answer.producer_id, answer.producer_epoch)
-
-    if transactional_id is None:
-        return cluster.persist(lambda: read(cluster.ask_any(INIT_PRODUCER_ID, values)))
-    return cluster.to_coordinator(TRANSACTIONS, transactional_id, INIT_PRODUCER_ID, values, read)
-
-
-def end_transaction(cluster: Cluster, transaction: Transaction, commit: bool) -> None:
-    """Commit or abort; the same again does no harm."""
-
-    def read(answer: Any) -> None:
-        check(answer.error_code, f"the end of transaction {transaction.transactional_id!r}")
-
-    values = {**_named(transaction), "committed": commit}
-    cluster.to_coordinator(TRANSACTIONS, transaction.transactional_id, END_TXN, values, read)

@@ -23,8 +23,8 @@ With `exactlyOnce` off rows are written at once, and a micro-batch that runs aga
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -33,9 +33,14 @@ from anabranch.base.errors import Invalid
 from anabranch.spark.cluster import Cluster, TopicPartition
 from anabranch.spark.group_offsets import commit_offsets, committed_offsets
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.producer import Producer, Transaction, end_transaction
-from anabranch.spark.rows import check_columns
-from anabranch.spark.writing import Written, write_rows
+from anabranch.spark.row_columns import check_columns
+from anabranch.spark.transactions import Transaction, end_transaction
+from anabranch.spark.written import Written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anabranch.spark.producer import Producer
 
 _QUERY = "sql.streaming.queryId"  # Spark's names, of what it tells its tasks
 _BATCH = "streaming.sql.batchId"
@@ -46,7 +51,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_columns(schema, how.topic)
         self._how = how
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        # Spark makes a process of its own for every commit, which has no use for these.
+        from anabranch.spark.producer import Producer
+        from anabranch.spark.writing import write_rows
+
         how = self._how
         context = TaskContext.get()
         assert context is not None, "rows are written in tasks"
@@ -70,13 +79,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _write_once(
         self,
-        iterator: Iterator[pa.RecordBatch],
-        producer: Producer,
+        iterator: "Iterator[pa.RecordBatch]",
+        producer: "Producer",
         cluster: Cluster,
         query: str,
         task: int,
         batch_id: int,
     ) -> WriterCommitMessage:
+        from anabranch.spark.writing import write_rows
+
         name = f"{query}-{task}"
         producer.begin(name, self._how.transaction_timeout_ms)
         # Only now is it certain that nobody commits under this name any more.

@@ -7,25 +7,15 @@ are worth sending, and go out while the next ones come in.
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
 
 from anabranch.spark.cluster import Cluster, TopicPartition
 from anabranch.spark.encode import encode
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.partitioner import Partitioner
-from anabranch.spark.producer import Producer, Transaction
+from anabranch.spark.producer import Producer
 from anabranch.spark.rows import Sorter
 
 _TOGETHER_BYTES = 8 << 20
-
-
-class Written(WriterCommitMessage):
-    """What a task tells the driver: the transaction to be ended, if there is one, and where it wrote."""
-
-    def __init__(self, transaction: Transaction | None, partition: TopicPartition | None, rows: int) -> None:
-        self.transaction = transaction
-        self.partition = partition
-        self.rows = rows
 
 
 def write_rows(

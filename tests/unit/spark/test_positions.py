@@ -107,6 +107,7 @@ def test_ranges_are_divided_without_gap_or_overlap() -> None:
     assert divided(whole, 2, None) == whole
     parts = divided(whole, 11, None)
     assert len(parts) == 11
+    assert len(divided(whole, 12, None)) == 13
     assert len(divided(whole, None, 100)) == 11
     for made in (parts, divided(whole, None, 7), divided(whole, 5000, None), divided(whole, 40, 90)):
         covered = [(one.partition, offset) for one in made for offset in range(one.start, one.end)]
