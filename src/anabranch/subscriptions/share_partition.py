@@ -20,10 +20,9 @@ are allowed on, a delivery has half the records of the one before, and the last 
 
 What has no record (batches of markers, aborted transactions, what compaction took) is archived on the way.
 
-Share groups do not ride on the dispatcher of shared subscriptions, though both let consumers share a topic:
-that one pushes entries to whoever has permits and counts what was delivered in vain in memory, this one is
-asked, knows deadlines, and must keep the counts.  They share the log's read path, and the idea of one mark
-with exceptions above it.
+The dispatcher of Pulsar's shared subscriptions has no part in this, though both let consumers share a topic:
+that one pushes entries to whoever has permits and counts what came back in memory; this one is asked, knows
+deadlines, and must keep the counts.
 """
 
 from collections.abc import Iterable, Sequence
