@@ -22,6 +22,7 @@ from pathlib import Path
 
 import confluent_kafka as ck
 import pulsar
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker import BrokerProcess
@@ -187,6 +188,7 @@ def ranges_ahead(broker: BrokerProcess) -> int:
     return found
 
 
+@pytest.mark.timeout(TURNS * TURN_S + 120)
 def test_a_service_alternates_between_both_clients(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})

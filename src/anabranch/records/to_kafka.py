@@ -24,7 +24,7 @@ batch is read by hand where it is as clients usually write it, and by the protob
 import base64
 import binascii
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -55,7 +55,10 @@ _PIECE = 2 * 64  # parts of messages, two each; some 100 us
 _LATEST_MS = (1 << 63) - 1
 _SHORT = len(VARINTS)
 _LISTED = HEADERS.encode()
-_KEY, _PAYLOAD, _EVENT_TIME, _SEQUENCE = 0x12, 0x18, 0x28, 0x40  # tags of a message's metadata
+_PROPERTY, _KEY, _PAYLOAD, _EVENT_TIME, _SEQUENCE = 0x0A, 0x12, 0x18, 0x28, 0x40  # tags of metadata
+_MOST_SHORT = 100  # properties
+_Usual = tuple[bytes, int, bytes, Sequence[bytes]]
+"""Key as a record has it, size of the payload, event time as it is written, headers as a record has them."""
 _TIME_BYTES = 6  # of this century's, in milliseconds
 _NULL = b"\x01"
 _UNCHANGED = b"\0\0"  # no attributes, the time of the batch
@@ -137,10 +140,13 @@ class KafkaBatch:
         out: list[bytes] = []
         at, end = 0, len(data)
         base = self._header.base_offset
-        headers = encode_headers(self._common)
+        common, more = len(self._common), encode_headers(self._common)[1:]
         last: bytes | None = None
         stamp = _UNCHANGED
         for offset in range(base, self._header.last_offset + 1):
+            if len(out) > _PIECE:
+                yield b"".join(out)
+                out.clear()
             start = at + 4
             if start > end:
                 raise Corrupt("a batch has fewer messages than it says")
@@ -149,17 +155,14 @@ class KafkaBatch:
                 raise Corrupt(f"a message's metadata claims {at - start} bytes, {end - start} are left")
             found = _usual(data, start, at)
             if found is None:
-                single = _single(data[start:at])
-                size = single.payload_size
-                if size < 0 or at + size > end:
-                    raise Corrupt(f"a message claims {size} bytes, {end - at} are left")
-                if not single.compacted_out:
-                    out += (self._record(offset, single, data[at : at + size]), b"")
-                at += size
+                record, at = self._unusual(offset, data, start, at)
+                out += (record, b"")
                 continue
-            key, size, time = found
-            if at + size > end:
-                raise Corrupt(f"a message claims {size} bytes, {end - at} are left")
+            key, size, time, headers = found
+            value = data[at : at + size]
+            if len(value) != size:
+                raise Corrupt(f"a message claims {size} bytes, {len(value)} are left")
+            at += size
             if time != last:
                 last, stamp = time, self._stamp(time)
             delta = offset - base
@@ -169,17 +172,15 @@ class KafkaBatch:
                     VARINTS[delta] if delta < _SHORT else varint(delta),
                     key,
                     VARINTS[size] if size < _SHORT else varint(size),
-                    data[at : at + size],
-                    headers,
+                    value,
+                    VARINTS[len(headers) + common],
+                    *headers,
+                    more,
                 )
             )
-            at += size
             length = len(body)
             out += (VARINTS[length] if length < _SHORT else varint(length), body)
             self._count += 1
-            if len(out) > _PIECE:
-                yield b"".join(out)
-                out.clear()
         yield b"".join(out)
 
     def _stamp(self, time: bytes) -> bytes:
@@ -192,6 +193,16 @@ class KafkaBatch:
         return b"\0" + varint(event_ms - self._base_ms)
 
     # --- a message of whatever kind
+
+    def _unusual(self, offset: int, data: bytes, start: int, at: int) -> tuple[bytes, int]:
+        """The record of a message whose metadata ends at `at`, or nothing; and where its payload ends."""
+        single = _single(data[start:at])
+        size = single.payload_size
+        if size < 0 or at + size > len(data):
+            raise Corrupt(f"a message claims {size} bytes, {len(data) - at} are left")
+        if single.compacted_out:
+            return b"", at + size
+        return self._record(offset, single, data[at : at + size]), at + size
 
     def _record(self, offset: int, described: _Described, value: bytes) -> bytes:
         timestamp = self._base_ms
@@ -221,12 +232,15 @@ class KafkaBatch:
         return (*headers, *self._common)
 
 
-def _usual(data: bytes, at: int, end: int) -> tuple[bytes, int, bytes] | None:
-    """Of a message's metadata: (key as a record has it, size of the payload, event time as it is written).
+def _usual(data: bytes, at: int, end: int) -> _Usual | None:
+    """A message's metadata.
 
-    None unless it has nothing but a short key, its size, a time and a number, in that order.
+    None unless it has nothing but short properties, a short key, its size, a time, a number, in that order.
     """
+    headers: Sequence[bytes] = ()
     try:
+        if at < end and data[at] == _PROPERTY:
+            headers, at = _short_properties(data, at, end)
         key = _NULL
         if at < end and data[at] == _KEY:
             size = data[at + 1]
@@ -255,9 +269,31 @@ def _usual(data: bytes, at: int, end: int) -> tuple[bytes, int, bytes] | None:
             while at < end and data[at] > 127:
                 at += 1
             at += 1
-        return (key, size, time) if at == end else None
+        return (key, size, time, headers) if at == end else None
     except IndexError:
         return None
+
+
+def _short_properties(data: bytes, at: int, end: int) -> tuple[list[bytes], int]:
+    """The properties at `at` as headers, and where they end; IndexError if they are not short and plain."""
+    headers: list[bytes] = []
+    while at < end and data[at] == _PROPERTY:
+        size, name, middle = data[at + 1], data[at + 3], at + 4 + data[at + 3]
+        value = data[middle + 1]
+        if (
+            size > 127
+            or data[at + 2] != _PROPERTY  # the tag of a key, too
+            or data[middle] != _KEY  # that of a value
+            or middle + 2 + value != at + 2 + size
+            or len(headers) >= _MOST_SHORT
+        ):
+            raise IndexError
+        text = data[at + 4 : middle]
+        if text == _LISTED:
+            raise IndexError
+        at = middle + 2 + value
+        headers.append(VARINTS[name] + text + VARINTS[value] + data[middle + 2 : at])
+    return headers, at
 
 
 def _single(data: bytes) -> SingleMessageMetadata:

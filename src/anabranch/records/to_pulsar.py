@@ -41,6 +41,8 @@ _KEYS = tuple(b"\x12" + varint for varint in _VARINTS)  # partition_key
 _PAYLOAD = b"\x18"  # payload_size
 _PAYLOADS = tuple(_PAYLOAD + varint for varint in _VARINTS)
 _SIZES = tuple(n.to_bytes(4, "big") for n in range(_SHORT))
+_SHORT_PROPERTY = _SHORT - 8
+_SPECIAL = frozenset((ORDERING_KEY, HEADERS.encode()))
 _EVENT_TIME = b"\x28"
 _NULL_VALUE = b"\x48\x01"
 
@@ -70,8 +72,9 @@ def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:
             stamp, time = timestamp, _EVENT_TIME + _varint(timestamp) if timestamp > 0 else b""
         name = data[key:key_end] if key >= 0 else b""
         size = end - value
-        if data[end] or value < 0 or len(name) >= _SHORT or not name.isascii():
-            headers = read_headers(data, end) if data[end] else ()
+        headers = read_headers(data, end) if data[end] else ()
+        properties = _properties(headers) if headers else b""
+        if properties is None or value < 0 or len(name) >= _SHORT or not name.isascii():
             out.append(
                 _message(
                     timestamp,
@@ -82,7 +85,9 @@ def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:
             )
         else:
             keyed = _KEYS[len(name)] + name if key >= 0 else b""
-            described = keyed + (_PAYLOADS[size] if size < _SHORT else _PAYLOAD + _varint(size)) + time
+            described = (
+                properties + keyed + (_PAYLOADS[size] if size < _SHORT else _PAYLOAD + _varint(size)) + time
+            )
             length = len(described)
             out += (
                 _SIZES[length] if length < _SHORT else length.to_bytes(4, "big"),
@@ -150,6 +155,25 @@ def seal_entry(header: BatchHeader, pieces: Iterable[bytes], fits_bytes: int) ->
         if len(payload) > fits_bytes:
             raise TooLarge(f"a batch of {len(payload)} bytes, compressed; Pulsar's clients take {fits_bytes}")
     return entry_of(metadata, payload)
+
+
+def _properties(headers: tuple[Header, ...]) -> bytes | None:
+    """Headers as properties, None if they are not short and plain."""
+    parts: list[bytes] = []
+    names: set[bytes] = set()
+    for name, value in headers:
+        if (
+            value is None
+            or len(name) + len(value) > _SHORT_PROPERTY
+            or not (name.isascii() and value.isascii())
+        ):
+            return None
+        if name in _SPECIAL or name in names:
+            return None
+        names.add(name)
+        inner = b"\x0a" + _VARINTS[len(name)] + name + b"\x12" + _VARINTS[len(value)] + value
+        parts.append(b"\x0a" + _VARINTS[len(inner)] + inner)
+    return b"".join(parts)
 
 
 def _message(timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> bytes:
