@@ -12,6 +12,7 @@ transaction is held until that ends (`pending_acks`); whoever has it is done wit
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from anabranch.base.errors import OffsetOutOfRange
@@ -23,6 +24,8 @@ from anabranch.subscriptions.errors import InvalidAck
 from anabranch.subscriptions.pending_acks import EntryAck, PendingAck
 from anabranch.subscriptions.reading import Reading
 from anabranch.subscriptions.surroundings import EntrySource
+
+_MOST_RANGES = 20_000  # of an entry in a transaction, whose record must be written
 
 
 class Ack(NamedTuple):
@@ -147,7 +150,9 @@ class Acking:
             if found is None:
                 continue
             count, owner = found
-            ranges = list(_ranges(offset, count, ack_set))
+            ranges = list(islice(_ranges(offset, count, ack_set), _MOST_RANGES + 1))
+            if len(ranges) > _MOST_RANGES:
+                raise InvalidAck(f"more than {_MOST_RANGES} ranges of one batch are acknowledged at once")
             entries.append(EntryAck(offset, ranges))
             owners.append((offset, count, sum(end - start for start, end in ranges), owner))
             self._reading.acked(offset + count)

@@ -150,6 +150,10 @@ class Cursor:
         """Whether nothing from `start` up to `end` is left to acknowledge."""
         return self.next_unacked(start) >= end
 
+    def acked_in(self, start: int, end: int) -> int:
+        """How many offsets from `start` up to `end` are acknowledged."""
+        return min(max(self.mark_delete, start), end) - start + self.acked_between(start, end)
+
     def next_unacked(self, offset: int) -> int:
         """The first offset at or after `offset` that is not acknowledged."""
         return self._end_of_run(max(offset, self.mark_delete))

@@ -111,7 +111,7 @@ class PendingAcks:
         taken = BitMap64()
         for ack in acks:
             for start, end in ack.ranges:
-                if self._is_acked(start, end):
+                if self._cursor.acked_in(start, end):
                     raise TransactionConflict(
                         f"transaction {txn} acknowledges message {ack.entry}, which is acknowledged already"
                     )
@@ -144,10 +144,6 @@ class PendingAcks:
             raise Throttled(
                 f"open transactions have {MOST_REQUESTS} acknowledgements; end some of them first"
             )
-
-    def _is_acked(self, start: int, end: int) -> bool:
-        """Whether any of them is acknowledged."""
-        return self._cursor.unacked_words(start, end - start) is not None
 
     def _add(self, txn: TxnId) -> _Open:
         one = self._open.setdefault(txn, _Open())
@@ -219,7 +215,10 @@ class PendingAcks:
 
     def all_settled(self, start: int, end: int) -> bool:
         """Whether each of them is acknowledged, or is by a transaction."""
-        at = self._cursor.next_unacked(start)
+        held = self._held.range_cardinality(start, end)
+        if held + self._cursor.acked_in(start, end) < end - start:
+            return False
+        at = self._cursor.next_unacked(start)  # some may be both
         while at < end:
             if at not in self._held:
                 return False

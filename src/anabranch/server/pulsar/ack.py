@@ -79,9 +79,14 @@ def _slices(ids: Sequence[pb.MessageId]) -> Iterator[list[pb.MessageId]]:
 
 
 async def _within_transaction(request: pb.Ack, connection: PulsarConnection, attached: Attached) -> None:
-    """The receipt says that a restart would know of it; it counts when the transaction commits."""
+    """The receipt says that a restart would know of it; it counts when the transaction commits.
+
+    A great many are kept in several steps: one that is refused spoils the transaction, but not those before.
+    """
+    is_cumulative = request.type == pb.Ack.Cumulative
     try:
-        await ack_within(request, attached, connection.services)
+        for ids in [request.message_id[-1:]] if is_cumulative else _slices(request.message_id):
+            await ack_within(request, ids, attached, connection.services)
     except AnabranchError:
         if request.HasField("request_id"):
             raise

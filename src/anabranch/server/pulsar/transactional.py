@@ -5,6 +5,7 @@ topic or subscription.  Who is refused a message for that is told NotAllowedErro
 application; any other code would have them connect anew and send it again.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.base.errors import Invalid, NotFound
@@ -42,7 +43,9 @@ def transaction_of(command: pb.Send, topic: AnyTopic, services: PulsarServices) 
     return txn.producer
 
 
-async def ack_within(request: pb.Ack, attached: "Attached", services: PulsarServices) -> None:
+async def ack_within(
+    request: pb.Ack, ids: Sequence[pb.MessageId], attached: "Attached", services: PulsarServices
+) -> None:
     """Returns when what a transaction acknowledges is kept.  TransactionConflict, TransactionNotFound."""
     check_enabled(services)
     topic, subscription = attached.topic, attached.subscription
@@ -50,7 +53,7 @@ async def ack_within(request: pb.Ack, attached: "Attached", services: PulsarServ
         raise NotAllowed("messages of non-persistent topics cannot be in a transaction")
     txn = TxnId(request.txnid_most_bits, request.txnid_least_bits)
     services.transactions.check_subscription(txn, subscription.name)
-    acks = acks_of(request.message_id)
+    acks = acks_of(ids)
     if acks:
         is_cumulative = request.type == pb.Ack.Cumulative
         await topic.ack_within(txn, subscription.name, attached.consumer, acks, cumulative=is_cumulative)
