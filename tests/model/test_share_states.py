@@ -17,6 +17,7 @@ from anabranch.base.errors import (
     FencedStateEpoch,
     Invalid,
     NoShareState,
+    TooLarge,
 )
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.groups.parts import TopicFacts
@@ -147,6 +148,20 @@ async def test_what_cannot_be_kept_is_refused(tmp_path: Path, batch: StateBatch)
         await keeper.states.initialise(KEY, 3, 0)
         with pytest.raises(Invalid):
             await keeper.states.write(KEY, 3, 0, [batch])
+
+
+async def test_there_are_not_more_batches_than_a_snapshot_holds(tmp_path: Path) -> None:
+    async with kept(tmp_path, updates_per_snapshot=2) as keeper:
+        await keeper.states.initialise(KEY, 3, 0)
+        for part in range(4):
+            batches = [StateBatch(n, n, DONE, 1) for n in range(part * 20_000, (part + 1) * 20_000, 2)]
+            await keeper.states.write(KEY, 3, 0, batches)
+        state = await keeper.states.read(KEY)
+        assert len(state.batches) == 40_000
+        with pytest.raises(TooLarge):
+            await keeper.states.write(KEY, 3, 0, [StateBatch(80_002, 80_002, DONE, 1)])
+        await keeper.states.write(KEY, 3, 0, [StateBatch(0, 80_000, DONE, 1)])
+        assert (await keeper.states.read(KEY)).batches == (StateBatch(0, 80_000, DONE, 1),)
 
 
 async def test_what_newer_records_have_replaced_is_cut_off(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from anabranch.base.errors import FencedLeaderEpoch, FencedStateEpoch, NoShareState
+from anabranch.base.errors import FencedLeaderEpoch, FencedStateEpoch, NoShareState, TooLarge
 from anabranch.groups.effects import Effects, Token
 from anabranch.groups.share_batches import laid_over
 from anabranch.groups.share_state import ANY_LEADER, NOT_INITIALISED, UNKNOWN_COUNT, ShareKey, StateBatch
@@ -30,6 +30,7 @@ from anabranch.groups.share_state_records import (
 from anabranch.groups.share_state_records import UPDATE as UPDATE_KIND
 
 _NO_LEADER_YET = 0
+_MOST_BATCHES = 40_000  # a snapshot of these fits a message; a leader has 10,000 records out at most
 
 
 class Written(NamedTuple):
@@ -64,14 +65,14 @@ class ShareStateShard:
             else:
                 self._set(share_key, read_snapshot(value))
         elif value is not None and share_key in self.states:
-            self._add(share_key, read_update(value))
+            self._updated(share_key, _with(self.states[share_key], read_update(value)))
 
     def _set(self, key: ShareKey, snapshot: Snapshot) -> None:
         self.states[key] = snapshot
         self._updates[key] = 0
 
-    def _add(self, key: ShareKey, update: Update) -> None:
-        self.states[key] = _with(self.states[key], update)
+    def _updated(self, key: ShareKey, after: Snapshot) -> None:
+        self.states[key] = after
         self._updates[key] += 1
 
     def _forget(self, key: ShareKey) -> None:
@@ -119,7 +120,8 @@ class ShareStateShard:
         known = self._find(key, leader_epoch)
         effects = Effects()
         if leader_epoch > known.leader_epoch:
-            self._write_update(effects, key, Update(known.snapshot_epoch, leader_epoch, NOT_INITIALISED, ()))
+            update = Update(known.snapshot_epoch, leader_epoch, NOT_INITIALISED, ())
+            self._write_update(effects, key, update, _with(known, update))
         effects.reply(token, {"kept": known})
         return effects
 
@@ -131,14 +133,17 @@ class ShareStateShard:
         update = Update(
             known.snapshot_epoch, told.leader_epoch, told.start_offset, told.batches, told.complete_count
         )
+        after = _with(known, update)
+        if len(after.batches) > _MOST_BATCHES:
+            raise TooLarge(f"{len(after.batches)} batches are more than can be kept of a share partition")
         effects = Effects()
         if self._updates[key] < updates_per_snapshot and told.state_epoch == known.state_epoch:
-            self._write_update(effects, key, update)
+            self._write_update(effects, key, update, after)
         else:
-            after = _with(known, update)._replace(
+            again = after._replace(
                 snapshot_epoch=known.snapshot_epoch + 1, state_epoch=told.state_epoch, written_ms=now_ms
             )
-            self._write_snapshot(effects, key, after)
+            self._write_snapshot(effects, key, again)
         effects.reply(token, {})
         return effects
 
@@ -179,9 +184,9 @@ class ShareStateShard:
         effects.write(write_key(SNAPSHOT, key), write_snapshot(snapshot))
         effects.replayed_by(lambda: self._set(key, snapshot))
 
-    def _write_update(self, effects: Effects, key: ShareKey, update: Update) -> None:
+    def _write_update(self, effects: Effects, key: ShareKey, update: Update, after: Snapshot) -> None:
         effects.write(write_key(UPDATE_KIND, key), write_update(update))
-        effects.replayed_by(lambda: self._add(key, update))
+        effects.replayed_by(lambda: self._updated(key, after))
 
 
 def _with(known: Snapshot, update: Update) -> Snapshot:
