@@ -36,7 +36,6 @@ from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.schemas.definition import Definition
 from anabranch.schemas.errors import IncompatibleSchema
-from anabranch.schemas.registry import Registry
 from anabranch.schemas.strategy import (
     DEFAULT_FOR_KAFKA,
     Rules,
@@ -45,12 +44,13 @@ from anabranch.schemas.strategy import (
     strategy_of,
     strategy_of_level,
 )
-from anabranch.schemas.subject_deletion import SubjectDeletion
-from anabranch.schemas.subject_lists import SubjectLists
 from anabranch.schemas.subject_store import FOR_ALL, SubjectStore
 from anabranch.schemas.subjects import subject_of, topic_of, value_subject
 
 if TYPE_CHECKING:
+    from anabranch.schemas.registry import Registry
+    from anabranch.schemas.subject_deletion import SubjectDeletion
+    from anabranch.schemas.subject_lists import SubjectLists
     from anabranch.schemas.subject_registry import SubjectRegistry
 
 log = logging.getLogger(__name__)
@@ -68,9 +68,6 @@ class TopicSchemas:
         defaults: Callable[[], PolicyDefaults],
     ) -> None:
         self.store = store
-        self.registry = Registry(store)
-        self.lists = SubjectLists(store)
-        self.deletion = SubjectDeletion(store)
         self._catalog = catalog
         self._defaults = defaults
         self._turns = Turns()
@@ -78,12 +75,33 @@ class TopicSchemas:
         self._has_news = asyncio.Event()
         cluster.subscribe(self._image_changed)
 
+    # --- the registry's faces, each loaded when somebody first asks: many a broker has no schemas
+
+    @cached_property
+    def registry(self) -> "Registry":
+        """For Pulsar's clients."""
+        from anabranch.schemas.registry import Registry
+
+        return Registry(self.store)
+
     @cached_property
     def subjects(self) -> "SubjectRegistry":
-        """For Kafka's clients.  With it comes what knows all types of schemas, not before somebody asks."""
+        """For Kafka's clients."""
         from anabranch.schemas.subject_registry import SubjectRegistry
 
         return SubjectRegistry(self.store)
+
+    @cached_property
+    def lists(self) -> "SubjectLists":
+        from anabranch.schemas.subject_lists import SubjectLists
+
+        return SubjectLists(self.store)
+
+    @cached_property
+    def deletion(self) -> "SubjectDeletion":
+        from anabranch.schemas.subject_deletion import SubjectDeletion
+
+        return SubjectDeletion(self.store)
 
     # --- rules
 

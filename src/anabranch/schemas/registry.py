@@ -18,6 +18,7 @@ from anabranch.schemas.definition import Definition, check_size
 from anabranch.schemas.documents import SubjectDocument, VersionDocument
 from anabranch.schemas.errors import IncompatibleSchema, InvalidSchema
 from anabranch.schemas.modes import check_writable
+from anabranch.schemas.schema import AVRO, is_loaded
 from anabranch.schemas.strategy import Strategy
 from anabranch.schemas.subject_store import MAX_VERSIONS, SubjectStore
 from anabranch.schemas.subjects import key_subject
@@ -127,11 +128,7 @@ class Registry:
 
     async def _for_kafka(self, definition: Definition) -> "tuple[Reading | None, Reading | None]":
         """What Kafka's clients see: of a value, and of a key if there is one."""
-        from anabranch.schemas import faces  # and all types of schemas with it, not before there is one
-
-        size = len(definition.data)
-        value = await self._store.aside.run(size, faces.for_kafka, definition)
-        return value, await self._store.aside.run(size, faces.key_for_kafka, definition)
+        return await self._store.aside.run(None, _seen_by_kafka, definition)
 
     async def _keep_key(self, subject: str, key: "Reading", topic: str) -> None:
         """What may follow has been decided on the keys before it; Kafka's clients see it from now on."""
@@ -175,7 +172,14 @@ class Registry:
 
     async def _checked(self, definition: Definition) -> Checked:
         check_size(definition)
-        return await self._store.aside.run(len(definition.data), check, definition)
+        size = len(definition.data) if is_loaded(AVRO) else None
+        return await self._store.aside.run(size, check, definition)
+
+
+def _seen_by_kafka(definition: Definition) -> "tuple[Reading | None, Reading | None]":
+    from anabranch.schemas import faces  # and all types of schemas with it, not before there is one
+
+    return faces.for_kafka(definition), faces.key_for_kafka(definition)
 
 
 def _deleted(versions: list[VersionDocument]) -> list[VersionDocument]:

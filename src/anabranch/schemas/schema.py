@@ -5,6 +5,7 @@ are for clients, who act on them; here they only make a schema another one.  `co
 descriptor: to have it again from the text would take a compiler.
 """
 
+import sys
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 TYPES = (JSON, PROTOBUF, AVRO)
 
 MAX_EXTRAS_BYTES = 64 << 10
+
+_LIBRARIES = {AVRO: "fastavro.schema", JSON: "jsonschema.validators"}
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -34,3 +37,15 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
         """What the metadata says under `name`, by which schemas may be compared in groups."""
         properties = (self.metadata or {}).get("properties")
         return properties.get(name) if isinstance(properties, dict) else None
+
+
+def takes_long(schema: Schema) -> bool:
+    """Whether to read it takes longer than its size tells: by a compiler, or a library to be loaded first."""
+    if schema.type == PROTOBUF:
+        return not schema.compiled
+    return not is_loaded(schema.type)
+
+
+def is_loaded(type: str) -> bool:
+    """Whether what looks into schemas of a type has been loaded."""
+    return _LIBRARIES.get(type, "sys") in sys.modules

@@ -24,7 +24,7 @@ from anabranch.schemas.errors import (
 from anabranch.schemas.modes import IMPORT, check_writable
 from anabranch.schemas.reading import Imports, Reading, check_size, read, shown, why_not
 from anabranch.schemas.references import LATEST, imports_of, with_numbers
-from anabranch.schemas.schema import PROTOBUF, Schema
+from anabranch.schemas.schema import Schema, takes_long
 from anabranch.schemas.strategy import Rules
 from anabranch.schemas.subject_store import MAX_VERSIONS, SubjectStore
 from anabranch.schemas.subjects import is_of_keys, value_subject
@@ -131,9 +131,8 @@ class SubjectRegistry:
         schema = await with_numbers(self._store, schema)
         imports = await imports_of(self._store, schema)
         size = len(schema.text) + sum(len(one.text) for one in imports.values())
-        blocks = schema.type == PROTOBUF and not schema.compiled
         reading = await self._store.aside.run(
-            None if blocks else size, read, schema, imports, normalize=normalize
+            None if takes_long(schema) else size, read, schema, imports, normalize=normalize
         )
         return reading, imports
 

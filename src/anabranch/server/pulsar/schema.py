@@ -5,13 +5,12 @@ schema of that version.  Bytes are no schema.  AUTO_CONSUME takes whatever the t
 """
 
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.base.errors import UnknownTopic
 from anabranch.records.pulsar_metadata_pb2 import KeyValue
 from anabranch.schemas.definition import Definition
 from anabranch.schemas.errors import InvalidSchema
-from anabranch.schemas.registry import Version
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.registry import Later, command
 from anabranch.server.pulsar.schema_types import name_of_type, type_of_name
@@ -20,6 +19,9 @@ from anabranch.server.pulsar.topic_access import topic_name
 from anabranch.topics.registry import AnyTopic
 from anabranch.topics.topic import Topic
 from anabranch.wire.pulsar import commands_pb2 as pb
+
+if TYPE_CHECKING:
+    from anabranch.schemas.registry import Version
 
 _NO_VERSION = b""
 _VERSION = struct.Struct(">q")
@@ -96,7 +98,7 @@ def _number(version: bytes) -> int:
     return number
 
 
-def _told(name: str, version: Version) -> pb.Schema:
+def _told(name: str, version: "Version") -> pb.Schema:
     definition = version.definition
     properties = [KeyValue(key=key, value=value) for key, value in definition.properties.items()]
     return pb.Schema(
