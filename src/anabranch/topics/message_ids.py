@@ -92,7 +92,8 @@ def _batch_before(partition: Partition, offset: int, start: int = 0) -> BatchHea
         if found is None:
             return None
         header = found[3]
-        if not header.is_control and header.base_offset < offset and not _is_aborted(partition, header):
+        is_message = header.count > 0 and not header.is_control and not _is_aborted(partition, header)
+        if is_message and header.base_offset < offset:
             return header
         offset = min(header.base_offset, offset - 1)
     return None
