@@ -20,6 +20,7 @@ PUBLIC = (
     "localhost",
     "example.com",
     "w3.org",
+    "json-schema.org",
 )
 
 
