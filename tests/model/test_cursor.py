@@ -87,6 +87,7 @@ def check(cursor: Cursor, model: Model, count: int) -> None:
         assert cursor.is_acked(offset) == model.is_acked(offset)
         assert cursor.next_unacked(offset) == model.next_unacked(offset)
         assert cursor.all_acked(offset, offset + 5) == all(model.is_acked(offset + i) for i in range(5))
+        assert cursor.backlog_in(offset, offset + 5) == sum(not model.is_acked(offset + i) for i in range(5))
         acked = [i for i in range(count) if model.is_acked(offset + i)]
         assert cursor.acked_in(offset, offset + count) == len(acked)
         check_words(cursor, model, offset, count)

@@ -50,12 +50,12 @@ class Current(msgspec.Struct, frozen=True):
 class CompactedLog:
     __slots__ = (
         "_is_replaced",
-        "_last_offset",
         "_readers",
         "bases",
         "entries",
         "folder",
         "horizon",
+        "last_offset",
         "log",
         "on_unused",
     )
@@ -63,11 +63,11 @@ class CompactedLog:
     def __init__(self, disk: Disk, clock: Clock, folder: Path, current: Current, config: LogConfig) -> None:
         self._readers = 0
         self._is_replaced = False
-        self._last_offset = current.last_offset
         self.on_unused: Callable[[], None] = lambda: None
         self.folder = folder
         self.horizon = current.horizon
         self.entries = current.entries
+        self.last_offset = current.last_offset
         self.bases = sorted(current.sizes)
         segments = [Segment(disk, folder, base, config) for base in self.bases]
         for segment, end in zip(segments, [*self.bases[1:], current.horizon], strict=True):
@@ -82,9 +82,9 @@ class CompactedLog:
         return self.log.size_bytes
 
     def last_batch(self) -> tuple[BatchHeader, bytes] | None:
-        """The last batch that is in it; None if it has no messages."""
+        """The batch with the message at `last_offset`; None if there are no messages."""
         segment = self.log.segments[-1]
-        found = None if self._last_offset < 0 else segment.find(self._last_offset)
+        found = None if self.last_offset < 0 else segment.find(self.last_offset)
         if found is None:
             return None
         return found.header, segment.file.pread(found.header.size_bytes, found.position)

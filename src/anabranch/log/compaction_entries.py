@@ -28,12 +28,16 @@ from anabranch.records.batch import (
     HEADER,
     HEADER_SIZE,
     OVERHEAD,
+    PULSAR_ENTRY,
     BatchHeader,
     crc_of,
+    read_header,
 )
 from anabranch.records.entries import read_metadata
 from anabranch.records.entry_payloads import compressed, entry_of, payload_of, uncompressed
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata, SingleMessageMetadata
+from anabranch.records.record import iter_spans
+from anabranch.records.record import payload_of as payload_in
 
 _SIZE = struct.Struct(">I")
 _CRC = struct.Struct(">I")
@@ -160,6 +164,16 @@ def _seal(header: BatchHeader, entry: Buffer) -> bytearray:
     batch += entry
     _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
     return batch
+
+
+def last_offset_in(batch: Buffer, limit_bytes: int) -> int:
+    """Of the last message of a stored batch, of which compaction may have taken some, but not all."""
+    header = read_header(batch)
+    if header.count > header.last_offset_delta:
+        return header.last_offset
+    if header.attributes & PULSAR_ENTRY:
+        return OpenEntry(header, batch, limit_bytes).members[-1].offset
+    return max(span.offset for span in iter_spans(header, payload_in(header, batch, limit_bytes)))
 
 
 class Superseding:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from anabranch.base.disk import Buffer, Disk
 from anabranch.base.errors import NotFound, TooLarge
 from anabranch.log import transactions
+from anabranch.log.compaction_entries import last_offset_in
 from anabranch.log.compaction_fates import Fates
 from anabranch.log.compaction_filter import BatchFilter, Rules
 from anabranch.log.compaction_keys import LastOffsets
@@ -115,7 +116,7 @@ def write_view(disk: Disk, job: ViewJob, spend: Callable[[int], None]) -> ViewSu
         keeps_keyless=job.keeps_keyless,
     )
     batch_filter = BatchFilter(keys, Fates(aborted, job.first_dirty), rules)
-    new = _NewView(disk, Path(job.target), config, tally)
+    new = _NewView(disk, Path(job.target), config, job.unpacked_limit_bytes, tally)
     for segment in view:
         for header, batch in batches(segment, 0, tally):
             new.append(batch_filter.rest_of(header, batch))
@@ -161,16 +162,19 @@ def _dirty(
 class _NewView:
     """The segments of a view that is being written."""
 
-    def __init__(self, disk: Disk, folder: Path, config: LogConfig, tally: Tally) -> None:
+    def __init__(
+        self, disk: Disk, folder: Path, config: LogConfig, unpacked_limit_bytes: int, tally: Tally
+    ) -> None:
         disk.make_dirs(folder)
         self._disk = disk
         self._folder = folder
         self._config = config
+        self._unpacked_limit_bytes = unpacked_limit_bytes
         self._tally = tally
+        self._last: Buffer | None = None
         self._current: Segment | None = None
         self.bases: list[int] = []
         self.entries = 0
-        self.last_offset = -1
 
     def append(self, batch: Buffer | None) -> None:
         """Add what is left of a batch, if anything is."""
@@ -188,7 +192,7 @@ class _NewView:
         current.append(batch, header.last_offset, header.max_timestamp)
         self._tally.wrote(len(batch))
         self.entries += 1
-        self.last_offset = header.last_offset
+        self._last = batch
 
     def _begin(self, base: int) -> Segment:
         self._current = Segment.create(self._disk, self._folder, base, self._config)
@@ -205,3 +209,8 @@ class _NewView:
         """Everything is there; a view without messages has an empty segment."""
         self._seal(self._current or self._begin(horizon))
         self._disk.sync_dir(self._folder)
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last message, -1 if there is none."""
+        return -1 if self._last is None else last_offset_in(self._last, self._unpacked_limit_bytes)

@@ -21,13 +21,26 @@ from anabranch.partition.translations import Translations
 
 
 class _ViewPartition:
-    """A view, as `EntryReader` wants a partition to be."""
+    """A view, as `EntryReader` wants a partition to be.
 
-    __slots__ = ("_view", "translations")
+    Those of one partition are equal: what was translated for one reader is there for the next.
+    """
 
-    def __init__(self, view: CompactedLog, translations: Translations) -> None:
+    __slots__ = ("_partition", "_view")
+
+    def __init__(self, view: CompactedLog, partition: Partition) -> None:
         self._view = view
-        self.translations = translations
+        self._partition = partition
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ViewPartition) and other._partition is self._partition
+
+    def __hash__(self) -> int:
+        return hash((_ViewPartition, id(self._partition)))
+
+    @property
+    def translations(self) -> Translations:
+        return self._partition.translations
 
     @property
     def log_start(self) -> int:
@@ -115,7 +128,7 @@ class CompactedEntries:
         return self._reader_of(view).bounds(offset)
 
     def _reader_of(self, view: CompactedLog) -> EntryReader:
-        return EntryReader(_ViewPartition(view, self._partition.translations))
+        return EntryReader(_ViewPartition(view, self._partition))
 
     def wait(self, waiter: Waiter) -> None:
         self._log.wait(waiter)

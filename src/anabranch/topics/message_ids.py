@@ -1,11 +1,12 @@
 """Offsets of a partition as Pulsar's message ids: (ledger, entry), the entry's first offset."""
 
+from anabranch.base.errors import Corrupt, TooLarge, UnsupportedForFormat
 from anabranch.log.compacted import CompactedLog
+from anabranch.log.compaction_entries import last_offset_in
 from anabranch.partition.partition import Partition
 from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader
 from anabranch.records.entries import read_metadata
 from anabranch.records.entry_payloads import LIMIT_BYTES
-from anabranch.records.record import iter_spans, payload_of
 from anabranch.topics.backlog import place_of
 
 _NONE = (-1, -1, -1)
@@ -38,9 +39,23 @@ class LastMessage:
 
 def _id_of(partition: Partition, header: BatchHeader) -> tuple[int, int, int]:
     index = header.last_offset_delta
-    if not index and _is_single(partition, header.base_offset):
+    if header.count <= index:
+        index = _last_left(partition, header) - header.base_offset
+    elif not index and _is_single(partition, header.base_offset):
         index = -1
     return header.leader_epoch, header.base_offset, index
+
+
+def _last_left(partition: Partition, header: BatchHeader) -> int:
+    """The last message of a batch that compaction took some from."""
+    found = place_of(partition, header.base_offset)
+    if found is None:
+        return header.last_offset
+    _, segment, position, _ = found
+    try:
+        return last_offset_in(segment.file.pread(header.size_bytes, position), LIMIT_BYTES)
+    except (Corrupt, TooLarge, UnsupportedForFormat):
+        return header.last_offset
 
 
 def last_compacted(view: CompactedLog) -> tuple[int, int, int]:
@@ -49,16 +64,10 @@ def last_compacted(view: CompactedLog) -> tuple[int, int, int]:
     if found is None:
         return -1, -1, -1
     header, batch = found
-    index = header.last_offset_delta
-    if header.attributes & PULSAR_ENTRY:
+    index = view.last_offset - header.base_offset
+    if header.attributes & PULSAR_ENTRY and not header.last_offset_delta:
         metadata = read_metadata(memoryview(batch)[HEADER_SIZE:])
-        if not metadata.HasField("num_messages_in_batch"):
-            index = -1
-        elif metadata.compacted_batch_indexes:
-            index = metadata.compacted_batch_indexes[-1]
-    elif header.count <= index:
-        payload = payload_of(header, batch, LIMIT_BYTES)
-        index = max(span.offset for span in iter_spans(header, payload)) - header.base_offset
+        index = 0 if metadata.HasField("num_messages_in_batch") else -1
     return header.leader_epoch, header.base_offset, index
 
 

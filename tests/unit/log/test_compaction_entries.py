@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from anabranch.log.append_entries import append_entries
-from anabranch.log.compaction_entries import OpenEntry, Superseding
+from anabranch.log.compaction_entries import OpenEntry, Superseding, last_offset_in
 from anabranch.log.local_log import LocalLog
 from anabranch.records.batch import DELETE_HORIZON, HEADER_SIZE, PULSAR_ENTRY, read_header
 from anabranch.records.entries import read_metadata, verify
@@ -216,3 +216,13 @@ def test_an_unfinished_message_supersedes_nothing(tmp_path: Path) -> None:
 def test_a_batch_that_claims_to_be_a_chunk_is_a_batch() -> None:
     entry = batch(("a", b"1"), ("b", b"2"), uuid="u", chunk_id=1, num_chunks_from_msg=2)
     assert list(Superseding().keys(opened(entry, 2))) == [(b"a", 0), (b"b", 1)]
+
+
+def test_the_last_message_that_is_left(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    store(log, batch(("a", b"1"), ("b", b"2"), ("a", b"3"), ("b", b"4")), 4)
+    put(log, records("5", "6", "7", keys=["c", "b", "b"]))
+    put(log, records("8", "9", keys=["d", "b"]))
+    log.roll()
+    compact_now(log)
+    assert [last_offset_in(stored, LIMIT_BYTES) for _, stored in batches(log)] == [2, 4, 8]
