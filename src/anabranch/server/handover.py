@@ -8,11 +8,12 @@ position before:
     Fetch        orders-0 from 7   7, 8, 12, 13, 14, 16 ...
 
 A reader is taken for the group's if the group has members that read the topic, the same client (its address
-and client.id) has asked for the partition's position within a minute, and begins to fetch just there.  It
-stays so, over new connections too, until it fetches from further back, since then it wants to read again;
-until all that was acknowledged ahead lies behind it; or until the position is asked for again.
+and client.id) has just asked for the partition's position, and begins to fetch there.  It stays so until it
+fetches from further back, since then it wants to read again; until all that was acknowledged ahead lies
+behind it; or until the position is asked for again.  If its connection breaks it may come back on another.
 
-Whoever is not recognised gets everything: rather twice than never.
+Clients of several groups may look alike.  Where two could be meant neither is, and whoever is not recognised
+gets everything: rather twice than never.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,11 @@ from anabranch.base.clock import Clock
 from anabranch.partition.partition import Partition
 from anabranch.subscriptions.cursor import Cursor
 
-_FRESH_MS = 60_000
+_FRESH_MS = 10_000
 _MOST_READERS = 10_000
+
+Place = tuple[str, int]
+"""A partition, by the name of its topic and its index."""
 
 
 class Client(Protocol):
@@ -38,24 +42,25 @@ Ahead = Callable[[str, str, int], Cursor | None]
 
 
 class _Reader:
-    __slots__ = ("asked_ms", "client", "cursor", "offset")
+    """Whoever asked for a group's position; `cursor` is None if nothing is acknowledged ahead of that."""
 
-    def __init__(self, cursor: Cursor, offset: int, asked_ms: int) -> None:
+    __slots__ = ("client", "cursor", "group_id", "offset", "place", "seen_ms")
+
+    def __init__(self, group_id: str, place: Place, cursor: Cursor | None, offset: int, now_ms: int) -> None:
+        self.group_id = group_id
+        self.place = place
         self.cursor = cursor
         self.offset = offset
-        self.asked_ms = asked_ms
+        self.seen_ms = now_ms
         self.client: Client | None = None
 
-    def is_it(self, client: Client, offset: int, now_ms: int) -> bool:
-        """Whether `client`, which fetches from `offset`, is the one."""
-        if self.client is None:
-            if offset != self.offset or now_ms - self.asked_ms > _FRESH_MS:
-                return False
-        elif offset < self.offset or (client is not self.client and not self.client.is_gone):
+    def may_be_at(self, offset: int, now_ms: int) -> bool:
+        """Whether a client that was not seen to fetch yet may be this one."""
+        if now_ms - self.seen_ms > _FRESH_MS:
             return False
-        self.client = client
-        self.offset = offset
-        return True
+        if self.client is None:
+            return offset == self.offset
+        return self.client.is_gone and offset >= self.offset
 
 
 class Handovers:
@@ -63,7 +68,7 @@ class Handovers:
         self._ahead = ahead
         self._partition = partition
         self._clock = clock
-        self._readers: dict[tuple[Partition, str | None, str | None], _Reader] = {}
+        self._readers: dict[tuple[Partition, str | None, str | None], dict[str, _Reader]] = {}
 
     @property
     def are_none(self) -> bool:
@@ -71,35 +76,59 @@ class Handovers:
         return not self._readers
 
     def asked(
-        self, client: Client, client_id: str | None, group_id: str, place: tuple[str, int], position: int
+        self, client: Client, client_id: str | None, group_id: str, place: Place, position: int
     ) -> None:
-        """A client was told that the group's position on a partition, topic and index, is `position`."""
+        """A client was told that the group stands at `position`."""
         cursor = self._ahead(group_id, *place)
         if cursor is None and not self._readers:
             return
         partition = self._partition(*place)
+        if cursor is not None:
+            cursor.cut(partition.log_end)  # a log that lost its end
+            if cursor.acked_end() <= position:
+                cursor = None
         key = (partition, client.address, client_id)
-        self._readers.pop(key, None)
-        if cursor is None:
-            return
-        cursor.cut(partition.log_end)  # a log that lost its end
-        if cursor.acked_end() > position:
+        readers = self._readers.pop(key, {})
+        readers.pop(group_id, None)
+        if cursor is not None or readers:
+            readers[group_id] = _Reader(group_id, place, cursor, position, self._clock.now_ms())
+        if any(reader.cursor is not None for reader in readers.values()):
             if len(self._readers) >= _MOST_READERS:
                 del self._readers[next(iter(self._readers))]
-            self._readers[key] = _Reader(cursor, position, self._clock.now_ms())
+            self._readers[key] = readers
 
     def ahead_of(
         self, client: Client, client_id: str | None, partition: Partition, offset: int
     ) -> Cursor | None:
         """What a client that fetches from `offset` is not to get again; None if it gets everything."""
         key = (partition, client.address, client_id)
-        reader = self._readers.get(key)
-        if reader is None:
+        readers = self._readers.get(key)
+        if readers is None:
             return None
-        if reader.is_it(client, offset, self._clock.now_ms()):
-            if offset < reader.cursor.acked_end():
-                return reader.cursor
+        now_ms = self._clock.now_ms()
+        reader = next((reader for reader in readers.values() if reader.client is client), None)
+        if reader is None:
+            reader = self._recognised(readers, offset, now_ms)
+        elif offset < reader.offset:
+            del readers[reader.group_id]
+            reader = None
+        if reader is not None:
+            reader.client, reader.offset, reader.seen_ms = client, offset, now_ms
+            if reader.cursor is not None and reader.cursor.acked_end() <= offset:
+                del readers[reader.group_id]
+        if not any(each.cursor is not None for each in readers.values()):
             del self._readers[key]
-        elif reader.client is client:
-            del self._readers[key]
-        return None
+        return None if reader is None or reader.group_id not in readers else reader.cursor
+
+    def _recognised(self, readers: dict[str, _Reader], offset: int, now_ms: int) -> _Reader | None:
+        """Who begins to fetch from `offset`, or goes on there; None if it may be two, who are forgotten."""
+        found = [reader for reader in readers.values() if reader.may_be_at(offset, now_ms)]
+        if len(found) > 1:
+            for reader in found:
+                del readers[reader.group_id]
+        if len(found) != 1:
+            return None
+        reader = found[0]
+        if reader.client is not None and self._ahead(reader.group_id, *reader.place) is None:
+            return None  # its group has no members any more
+        return reader

@@ -35,10 +35,10 @@ def acked(mark: int, *offsets: int) -> Cursor:
     return cursor
 
 
-def asks(served: Served, cursor: Cursor, peer: Peer | None = None) -> None:
+def asks(served: Served, cursor: Cursor, peer: Peer | None = None, group: str = "g") -> None:
     """A client is told where the group stands."""
-    served.ahead["g", "t", 0] = cursor
-    served.services.handovers.asked(peer or served.peer, CLIENT, "g", ("t", 0), cursor.mark_delete)
+    served.ahead[group, "t", 0] = cursor
+    served.services.handovers.asked(peer or served.peer, CLIENT, group, ("t", 0), cursor.mark_delete)
 
 
 async def fetched(served: Served, offset: int) -> tuple[list[int], int]:
@@ -118,11 +118,36 @@ async def test_another_connection_goes_on_once_the_first_is_gone(served: Served)
     assert (await fetched(served, 4))[0] == list(range(4, 12))  # somebody else of that name
     second.is_gone = True
     assert (await fetched(served, 4))[0] == [4, 5, 6, 7]
+    served.peer.is_gone = True
+    served.peer = Peer()
+    served.ahead.clear()  # the group has no members any more
+    assert (await fetched(served, 8))[0] == [8, 9, 10, 11]
+
+
+async def test_groups_whose_members_look_alike(served: Served) -> None:
+    asks(served, acked(1, 3), group="g")
+    asks(served, acked(2, 5), group="h")
+    asks(served, acked(4), group="plain")
+    assert (await fetched(served, 1))[0] == [1, 2]
+    first, served.peer = served.peer, Peer()
+    assert (await fetched(served, 2))[0] == [2, 3]
+    first, served.peer = served.peer, first
+    assert (await fetched(served, 3))[0] == list(range(4, 12))  # g has nothing more ahead
+    served.peer = first
+    assert (await fetched(served, 4))[0] == [4, 6, 7]
+
+
+@pytest.mark.parametrize("others", [(1, 5), (1,)])
+async def test_when_two_may_be_meant_neither_is(served: Served, others: tuple[int, ...]) -> None:
+    asks(served, acked(1, 3), group="g")
+    asks(served, acked(*others), group="h")
+    assert (await fetched(served, 1))[0] == list(range(1, 12))
+    assert (await fetched(served, 1))[0] == list(range(1, 12))
 
 
 async def test_an_old_question_means_nothing(served: Served) -> None:
     asks(served, acked(1, 3))
-    served.clock.ms += 61_000
+    served.clock.ms += 11_000
     assert (await fetched(served, 1))[0] == list(range(1, 12))
 
 
