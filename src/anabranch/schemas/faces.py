@@ -44,15 +44,14 @@ def key_for_kafka(definition: Definition) -> Reading | None:
 
 def for_pulsar(told: Reading, imports: Imports) -> Definition | None:
     """What Pulsar's clients see of what a Kafka client brought."""
-    if isinstance(told.tree, protobuf.Parsed):
-        data = _as_native(told.tree)
-        is_it = data is not None and len(data) <= pulsar.MAX_DEFINITION_BYTES
-        return Definition(pulsar.PROTOBUF_NATIVE, data) if is_it and data is not None else None
-    if told.schema.type == schema.AVRO:
+    if isinstance(told.tree, protobuf.Parsed) and told.tree.file.message_type:
+        seen = Definition(pulsar.PROTOBUF_NATIVE, _as_native(told.tree))
+    elif told.schema.type == schema.AVRO:
         text = reading.formatted(told.schema, imports, "resolved") if imports else told.schema.text
-        is_it = len(text.encode()) <= pulsar.MAX_DEFINITION_BYTES
-        return Definition(pulsar.AVRO, text.encode()) if is_it else None
-    return None
+        seen = Definition(pulsar.AVRO, text.encode())
+    else:
+        return None
+    return seen if len(seen.data) <= pulsar.MAX_DEFINITION_BYTES else None
 
 
 def with_value(pair: Definition, value: Definition) -> Definition:
@@ -82,9 +81,7 @@ def _text(definition: Definition) -> str | None:
     return protobuf.serialized(file.SerializeToString())
 
 
-def _as_native(tree: protobuf.Parsed) -> bytes | None:
-    if not tree.file.message_type:
-        return None
+def _as_native(tree: protobuf.Parsed) -> bytes:
     files = descriptor_pb2.FileDescriptorSet(file=[*tree.imports.values(), tree.file])
     package = f"{tree.file.package}." if tree.file.package else ""
     packed = b64encode(files.SerializeToString()).decode()

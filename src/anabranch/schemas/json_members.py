@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from anabranch.schemas.json_comparison import Comparison
 
 _PLAIN = re.compile(r"\^?(?:[\w \-]|\\[.\-$])*(?:\.[*+])?\$?")
-_OPEN = ""
 
 
 def objects(comparison: "Comparison", old: Node, new: Node) -> list[Difference]:
@@ -69,7 +68,7 @@ def _property(comparison: "Comparison", old: Node, new: Node, name: str) -> list
         return [found.below(place) for found in _came(comparison, old, new, name)]
     if after is not None:
         return comparison.of(old.below(before), new.below(after), place)
-    if _is_open(new.told, "additionalProperties", "unevaluatedProperties", "patternProperties"):
+    if _is_open(new.told):
         return []
     others = _schema_of_others(new, name)
     if others is not None:
@@ -87,35 +86,37 @@ def _gone(kind: str, place: str) -> Difference:
 
 def _came(comparison: "Comparison", old: Node, new: Node, name: str) -> list[Difference]:
     schema = _properties(new.told)[name]
-    is_bare = name in new.told.get("required", ()) and not _has_default(schema)
-    if _is_open(old.told, "additionalProperties", "unevaluatedProperties", "patternProperties"):
+    is_required = name in new.told.get("required", ())
+    is_bare = is_required and not _has_default(schema)
+    if _is_open(old.told):
         if new.below(schema).kind == ANY:
             return []
         if is_bare:
             told = "the {reader} schema asks for it; the {writer} schema lacks it and is open"
-            return [Difference("REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", _OPEN, told)]
+            return [Difference("REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", "", told)]
         if comparison.lenient:
             return []
         told = "the {writer} schema lacks it and is open, so that there may have been anything"
-        kind = (
-            "REQUIRED_PROPERTY_WITH_DEFAULT" if name in new.told.get("required", ()) else "OPTIONAL_PROPERTY"
-        )
-        return [Difference(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL", _OPEN, told)]
+        kind = "REQUIRED_PROPERTY_WITH_DEFAULT" if is_required else "OPTIONAL_PROPERTY"
+        return [Difference(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL", "", told)]
     found = []
     others = _schema_of_others(old, name)
     if others is not None and not comparison.lenient and comparison.of(others, new.below(schema)):
         told = "it does not allow for all that the {writer} schema did under that name"
-        found.append(Difference("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", _OPEN, told))
+        found.append(Difference("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", "", told))
     if is_bare:
         told = "the {reader} schema asks for it, and the {writer} schema lacks it"
-        found.append(Difference("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", _OPEN, told))
+        found.append(Difference("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", "", told))
     return found
 
 
-def _is_open(told: Any, additional: str, unevaluated: str, patterns: str = "") -> bool:
-    if told.get(additional, True) not in (True, {}) or (patterns and told.get(patterns)):
-        return False
-    return additional in told or told.get(unevaluated, True) in (True, {})
+def _said_of_others(told: Any) -> Any:
+    """What is said of properties that are not named, by either of the keywords."""
+    return told.get("additionalProperties", told.get("unevaluatedProperties", True))
+
+
+def _is_open(told: Any) -> bool:
+    return not told.get("patternProperties") and _said_of_others(told) in (True, {})
 
 
 def _schema_of_others(side: Node, name: str) -> Node | None:
@@ -123,12 +124,7 @@ def _schema_of_others(side: Node, name: str) -> Node | None:
     for pattern, schema in (side.told.get("patternProperties") or {}).items():
         if _PLAIN.fullmatch(pattern) and re.search(pattern, name):
             return side.below(schema)
-    return _of_others(side, "additionalProperties", "unevaluatedProperties")
-
-
-def _of_others(side: Node, additional: str, unevaluated: str) -> Node | None:
-    told = side.told
-    said = told[additional] if additional in told else told.get(unevaluated, True)
+    said = _said_of_others(side.told)
     return None if isinstance(said, bool) else side.below(said)
 
 

@@ -104,14 +104,7 @@ def parse(text: str, imports: Mapping[str, str]) -> Parsed:
         _check_references(resource, resolver)
     except SchemaError as error:
         raise InvalidSchema(f"this is no JSON Schema: {error.message[:300]}") from error
-    except (
-        Unresolvable,
-        CannotDetermineSpecification,
-        LookupError,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (Unresolvable, CannotDetermineSpecification, *_GARBAGE) as error:
         raise InvalidSchema(f"this is no JSON Schema: {type(error).__name__} {str(error)[:300]}") from error
     except RecursionError as error:
         raise InvalidSchema("the schema is too deep") from error
