@@ -16,7 +16,7 @@ from anabranch.topics.message_ids import entry_before
 from anabranch.topics.topic import Topic
 
 READY = "Ready"
-STATUSES = {
+_STATUSES = {
     State.ONGOING: "OPEN",
     State.PREPARE_COMMIT: "COMMITTING",
     State.PREPARE_ABORT: "ABORTING",
@@ -179,7 +179,7 @@ def metadata(
 ) -> TransactionMetadata:
     return TransactionMetadata(
         txn_id=str(txn),
-        status=STATUSES[found.state],
+        status=_STATUSES[found.state],
         open_timestamp=found.started_ms,
         timeout_at=found.timeout_ms,
         produced_partitions=produced,
