@@ -304,8 +304,8 @@ async def test_a_log_is_looked_at_again_when_it_comes_of_age_and_not_before(
     await hosted.upkeep.look()
     await hosted.upkeep._aging.round()
     looked: list[object] = []
-    really = hosted.upkeep._aging._check
-    monkeypatch.setattr(hosted.upkeep._aging, "_check", lambda each: (looked.append(each), really(each)))
+    really = hosted.upkeep._aging.check
+    monkeypatch.setattr(hosted.upkeep._aging, "check", lambda each: (looked.append(each), really(each)))
     for _ in range(10):
         hosted.clock.advance(HOUR_MS // 10)
         await hosted.upkeep.look()
@@ -544,7 +544,7 @@ async def test_an_untouched_log_costs_nothing(hosted: Hosted, monkeypatch: pytes
         raise AssertionError("somebody looked at an idle log")
 
     monkeypatch.setattr(hosted.upkeep, "_look_at", touched)
-    monkeypatch.setattr(hosted.upkeep._aging, "_check", touched)
+    monkeypatch.setattr(hosted.upkeep._aging, "check", touched)
     for _ in range(5):
         hosted.clock.advance(600_000)
         await hosted.upkeep.look()
