@@ -93,7 +93,12 @@ class Door(asyncio.Protocol):
             self._task = asyncio.ensure_future(self._hand_over())
 
     async def _hand_over(self) -> None:
-        protocol = await self._home.protocol()
+        try:
+            protocol = await self._home.protocol()
+        except Exception:
+            log.exception("HTTP cannot be served")
+            self._transport.abort()
+            return
         if self._transport.is_closing():
             return
         protocol.when_lost = lambda: self._home.transports.discard(self._transport)  # type: ignore[attr-defined]
