@@ -149,7 +149,8 @@ def stream_to_topic(bench: Bench, sink: str) -> Result:
     result = timed(bench, work)
     made = bench._replace(topic=topic)
     assert made.read("anabranch").count() == bench.records
-    AdminClient({"bootstrap.servers": bench.bootstrap}).delete_topics([topic])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
     return result
 
 
