@@ -25,9 +25,14 @@ def made_topic(broker: BrokerProcess, name: str, partitions: int = 1, **config: 
 
 
 def kafka_reads(
-    broker: BrokerProcess, topic: str, count: int, partition: int = 0, **settings: Any
+    broker: BrokerProcess,
+    topic: str,
+    count: int,
+    partition: int = 0,
+    until_offset: int | None = None,
+    **settings: Any,
 ) -> list[ck.Message]:
-    """The first `count` messages of a partition."""
+    """The first `count` messages of a partition, or those up to an offset."""
     consumer = ck.Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0, **settings}
     )
@@ -35,6 +40,8 @@ def kafka_reads(
     found: list[ck.Message] = []
     deadline = time.monotonic() + 20
     while len(found) < count and time.monotonic() < deadline:
+        if until_offset is not None and found and found[-1].offset() >= until_offset:
+            break
         for message in consumer.consume(1000, timeout=0.5):
             assert message.error() is None, message.error()
             found.append(message)
