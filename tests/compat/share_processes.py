@@ -70,6 +70,7 @@ class Member:
         self.process.wait()
 
     def leave(self) -> None:
+        eventually(self._journal.exists, lambda: "it has not begun")
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(15) == 0
 

@@ -1,5 +1,7 @@
 """Share groups of real clients: records shared out, given back, set aside, through kill -9 of anybody."""
 
+import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from tests.compat.share_processes import (
     LOCK_S,
     SETTINGS,
+    Member,
     Place,
     ShareGroup,
     eventually,
@@ -171,4 +174,30 @@ def test_what_pulsar_producers_wrote_is_shared_too(broker: BrokerProcess, share_
     produce(broker.bootstrap, "jobs", numbered(50), PARTITIONS)
     share_group.join("--explicit")
     eventually(lambda: len(share_group.settled()) == 150, lambda: len(share_group.settled()))
+    share_group.check()
+
+
+def test_churn(broker: BrokerProcess, share_group: ShareGroup) -> None:
+    """Members come, go and are killed, the broker too, while records come in."""
+    chance = random.Random(6)
+    kinds = [("--work-ms", "5"), ("--work-ms", "100"), ("--explicit", "--work-ms", "30")]
+    places: set[Place] = set()
+    alive: list[Member] = []
+    deadline = time.monotonic() + (60 if os.environ.get("ANABRANCH_SOAK") else 5)
+    while time.monotonic() < deadline:
+        while len(alive) < 3:
+            alive.append(share_group.join(*chance.choice(kinds)))
+        places |= produce(broker.bootstrap, "jobs", numbered(300), PARTITIONS)
+        event = chance.random()
+        if event < 0.3:
+            alive.pop(chance.randrange(3)).kill()
+        elif event < 0.4:
+            alive.pop(chance.randrange(3)).leave()
+        elif event < 0.5:
+            broker.kill()
+            broker.start()
+        time.sleep(chance.random() / 2)
+    share_group.finishes(places)
+    for member in alive:
+        member.leave()
     share_group.check()
