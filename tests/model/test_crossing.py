@@ -31,8 +31,8 @@ from anabranch.records.pulsar_metadata_pb2 import (
 from anabranch.records.record import Record, iter_records
 from anabranch.records.record import payload_of as records_of
 from anabranch.records.to_kafka import as_kafka_batch, key_of
-from anabranch.records.to_pulsar import as_pulsar_entry, gaps_in, message_pieces
-from tests.support.entries import enclosed, messages_of
+from anabranch.records.to_pulsar import gaps_in, message_pieces
+from tests.support.entries import as_pulsar_entry, enclosed, messages_of
 from tests.unit.records.strategies import seeded
 
 LIMIT = 1 << 20

@@ -5,8 +5,12 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
+from anabranch.base.disk import Buffer
+from anabranch.records.batch import BatchHeader
 from anabranch.records.entry_batches import enclose_all
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata, SingleMessageMetadata
+from anabranch.records.record import payload_of
+from anabranch.records.to_pulsar import entry_pieces, seal_entry
 
 PUBLISHED_MS = 1_790_000_000_000
 
@@ -60,6 +64,11 @@ def enclosed(
     """The batch that is stored for an entry of `count` messages."""
     sent = _Sent(count, publish_time_ms, memoryview(entry))
     return memoryview(enclose_all([sent], offset, leader_epoch)[0])
+
+
+def as_pulsar_entry(header: BatchHeader, batch: Buffer, limit_bytes: int = 1 << 26) -> bytes:
+    """What a Pulsar consumer gets for a batch that a Kafka producer wrote."""
+    return seal_entry(header, entry_pieces(header, payload_of(header, batch, limit_bytes)), 1 << 26)
 
 
 def messages_of(entry: bytes | memoryview) -> list[tuple[SingleMessageMetadata, bytes]]:

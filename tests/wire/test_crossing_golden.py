@@ -13,8 +13,7 @@ from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, read_header
 from anabranch.records.entries import read_metadata, verify
 from anabranch.records.record import Record, iter_records, payload_of
 from anabranch.records.to_kafka import as_kafka_batch, is_chunk, key_of
-from anabranch.records.to_pulsar import as_pulsar_entry
-from tests.support.entries import messages_of
+from tests.support.entries import as_pulsar_entry, messages_of
 
 GOLDEN: dict[str, list[str]] = json.loads((Path(__file__).parent / "golden" / "crossing.json").read_text())
 TIME_MS = 1_790_000_000_000

@@ -22,8 +22,6 @@ from anabranch.base.errors import Corrupt, Invalid
 from anabranch.records.batch import BatchHeader
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
 
-CHECKSUM_MAGIC = 0x0E01
-BROKER_METADATA_MAGIC = 0x0E02
 MAX_MESSAGES = 1 << 20  # of a batch; clients stop at 1,000 unless told otherwise
 
 _CHECKED = struct.Struct(">HII")

@@ -25,10 +25,10 @@ from anabranch.base.errors import TooLarge
 from anabranch.records.batch import BatchHeader
 from anabranch.records.compression import ZSTD, compress
 from anabranch.records.entries import MAX_MESSAGES
-from anabranch.records.entry_payloads import LIMIT_BYTES, entry_of
+from anabranch.records.entry_payloads import entry_of
 from anabranch.records.headers import HEADERS, ORDERING_KEY, as_text, write_headers
 from anabranch.records.pulsar_metadata_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
-from anabranch.records.record import Header, iter_fields, iter_records, payload_of, read_headers
+from anabranch.records.record import Header, iter_fields, iter_records, read_headers
 
 PRODUCER_NAME = "kafka"
 
@@ -44,14 +44,6 @@ _SIZES = tuple(n.to_bytes(4, "big") for n in range(_SHORT))
 _SHORT_PROPERTY = _SHORT - 8
 _SPECIAL = frozenset((ORDERING_KEY, HEADERS.encode()))
 _EVENT_TIME = b"\x28"
-_NULL_VALUE = b"\x48\x01"
-
-
-def as_pulsar_entry(
-    header: BatchHeader, batch: Buffer, limit_bytes: int = LIMIT_BYTES, fits_bytes: int = LIMIT_BYTES
-) -> bytes:
-    """What a Pulsar consumer that takes `fits_bytes` gets for a batch that a Kafka producer wrote."""
-    return seal_entry(header, list(entry_pieces(header, payload_of(header, batch, limit_bytes))), fits_bytes)
 
 
 def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:

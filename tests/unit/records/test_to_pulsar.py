@@ -5,8 +5,7 @@ from anabranch.records.builder import build_batch
 from anabranch.records.compression import LZ4
 from anabranch.records.entries import read_metadata, verify
 from anabranch.records.record import Record
-from anabranch.records.to_pulsar import as_pulsar_entry
-from tests.support.entries import messages_of
+from tests.support.entries import as_pulsar_entry, messages_of
 
 
 def translated(*records: Record, **how: int) -> memoryview:
