@@ -174,7 +174,7 @@ public class PulsarCompaction {
         line("not there", value(() -> { admin.topics().triggerCompaction(topic("none")); return null; }));
         TopicStats stats = admin.topics().getStats(topic("table"));
         line("removed some", stats.getCompaction().getLastCompactionRemovedEventCount() > 30);
-        line("failed", stats.getCompaction().getLastCompactionFailedTimestamp());
+        line("last failure", stats.getCompaction().getLastCompactionFailedTimestamp());
         line("entries", admin.topics().getInternalStats(topic("table")).compactedLedger.entries);
     }
 
