@@ -14,22 +14,19 @@ CoordinatorLoading while the shard is being read, NotCoordinator if another brok
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from uuid import UUID
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists
 from anabranch.groups.effects import Answer, Producer
+from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.runtime import Decide, Runtime
 from anabranch.groups.shard import GroupShard
 from anabranch.partition.partition import Partition
 
 OFFSETS_TOPIC = "__consumer_offsets"
-
-log = logging.getLogger(__name__)
 
 
 class GroupCoordinator:
@@ -42,39 +39,18 @@ class GroupCoordinator:
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
         """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
-        self._topics = around.topics
-        self._is_stored = is_stored
-        self._create_topic = create_topic
         self._runtime: Runtime[GroupShard] = Runtime(clock, lambda index: GroupShard(around), partition)
-        self._forgetting: set[asyncio.Task[None]] = set()
+        self._topic = InternalTopic(OFFSETS_TOPIC, around.topics, self._runtime, is_stored, create_topic)
 
     # --- where a group is
 
     async def ensure_topic(self) -> int:
         """The number of partitions of the topic, which is made if it is not there."""
-        if self._topics.by_name(OFFSETS_TOPIC) is None:
-            try:
-                await self._create_topic()
-            except Exists:
-                pass  # somebody else was first
-            except AnabranchError as error:
-                raise CoordinatorNotAvailable(f"{OFFSETS_TOPIC} could not be made: {error}") from error
-        return self._partitions()
+        await self._topic.ensure()
+        return self._topic.num_partitions
 
     def shard_of(self, group_id: str) -> int:
-        return partition_for(group_id, self._partitions())
-
-    def _partitions(self) -> int:
-        topic = self._topics.by_name(OFFSETS_TOPIC)
-        if topic is None:
-            raise CoordinatorNotAvailable(f"the topic {OFFSETS_TOPIC} has not been made yet")
-        return topic.num_partitions
-
-    def _in_use(self) -> list[int]:
-        """The partitions that somebody has written to or asked for: those that nobody has stay closed."""
-        topic = self._topics.by_name(OFFSETS_TOPIC)
-        partitions = range(0 if topic is None else topic.num_partitions)
-        return [index for index in partitions if self._runtime.is_served(index) or self._is_stored(index)]
+        return partition_for(group_id, self._topic.num_partitions)
 
     # --- to a group
 
@@ -97,7 +73,7 @@ class GroupCoordinator:
 
     async def look_at_all(self) -> list[GroupShard]:
         """Every shard that has groups."""
-        return [await self._runtime.look(index) for index in self._in_use()]
+        return [await self._runtime.look(index) for index in self._topic.in_use()]
 
     async def end_transaction(
         self,
@@ -117,38 +93,25 @@ class GroupCoordinator:
 
     async def load(self) -> None:
         """Read the shards that have something to read, so that nobody has to wait for them later."""
-        for index in self._in_use():
-            try:
-                await self._runtime.load(index)
-            except AnabranchError as error:
-                log.warning("the groups of partition %d cannot be served: %s", index, error)
+        await self._topic.load_all("groups")
 
     def topics_deleted(self, topics: Mapping[str, UUID]) -> None:
         """Forget what was committed for topics that are no more, and that share groups had them."""
         gone = {name: topic_id for name, topic_id in topics.items() if name != OFFSETS_TOPIC}
-        if gone and self._in_use():
-            task = asyncio.ensure_future(self._forget(gone))
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
-
-    async def _forget(self, topics: Mapping[str, UUID]) -> None:
-        topic_ids = frozenset(topics.values())
-        for index in self._in_use():
-            try:
-                await self._runtime.load(index)
-                self._runtime.tell(index, lambda shard, now_ms: shard.offsets.forget_topics(topics))
-                self._runtime.tell(index, lambda shard, now_ms: shard.share.forget_topics(topic_ids, now_ms))
-            except AnabranchError as error:
-                log.warning("offsets of deleted topics stay in partition %d: %s", index, error)
+        topic_ids = frozenset(gone.values())
+        if gone:
+            self._topic.forget_topics(
+                "offsets",
+                lambda shard, now_ms: shard.offsets.forget_topics(gone),
+                lambda shard, now_ms: shard.share.forget_topics(topic_ids, now_ms),
+            )
 
     def let_go(self) -> None:
         """The node is about to stop: whoever waits for its group is told to look for another coordinator."""
         self._runtime.let_go()
 
     def close(self) -> None:
-        for task in self._forgetting:
-            task.cancel()
-        self._runtime.close()
+        self._topic.close()
 
 
 def partition_for(key: str, partitions: int) -> int:

@@ -21,9 +21,10 @@ from functools import lru_cache
 from uuid import UUID
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists, Invalid
+from anabranch.base.errors import AnabranchError, Invalid
 from anabranch.base.ids import id_text
 from anabranch.groups.coordinator import partition_for
+from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Topics
 from anabranch.groups.runtime import Runtime
 from anabranch.groups.share_config import ShareStateConfig
@@ -64,14 +65,11 @@ class KeptShareStates:
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
         """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
-        self._topics = topics
         self._config = config
         self._partition = partition
-        self._is_stored = is_stored
-        self._create_topic = create_topic
         self._runtime: Runtime[ShareStateShard] = Runtime(clock, ShareStateShard, partition)
+        self._topic = InternalTopic(SHARE_STATE_TOPIC, topics, self._runtime, is_stored, create_topic)
         self._changed: list[Changed] = []
-        self._forgetting: set[asyncio.Task[None]] = set()
 
     # --- for leaders of share partitions
 
@@ -116,7 +114,7 @@ class KeptShareStates:
         self._tell((key,))
 
     async def delete(self, keys: Iterable[ShareKey]) -> None:
-        if self._topics.by_name(SHARE_STATE_TOPIC) is None:
+        if not self._topic.exists:
             return
         by_shard: dict[int, list[ShareKey]] = {}
         for key in keys:
@@ -130,7 +128,7 @@ class KeptShareStates:
 
     async def look(self, key: ShareKey) -> Snapshot | None:
         """What is kept of `key`, to look at."""
-        if self._topics.by_name(SHARE_STATE_TOPIC) is None:
+        if not self._topic.exists:
             return None
         return (await self._runtime.look(self.shard_of(key))).states.get(key)
 
@@ -143,45 +141,24 @@ class KeptShareStates:
 
     async def ensure_topic(self) -> int:
         """The number of partitions of the topic, which is made if it is not there."""
-        if self._topics.by_name(SHARE_STATE_TOPIC) is None:
-            try:
-                await self._create_topic()
-            except Exists:
-                pass  # somebody else was first
-            except AnabranchError as error:
-                raise CoordinatorNotAvailable(f"{SHARE_STATE_TOPIC} could not be made: {error}") from error
-        return self._partitions()
+        await self._topic.ensure()
+        return self._topic.num_partitions
 
     def shard_of(self, key: ShareKey) -> int:
-        return _shard_of(key, self._partitions())
-
-    def _partitions(self) -> int:
-        topic = self._topics.by_name(SHARE_STATE_TOPIC)
-        if topic is None:
-            raise CoordinatorNotAvailable(f"the topic {SHARE_STATE_TOPIC} has not been made yet")
-        return topic.num_partitions
-
-    def _in_use(self) -> list[int]:
-        topic = self._topics.by_name(SHARE_STATE_TOPIC)
-        partitions = range(0 if topic is None else topic.num_partitions)
-        return [index for index in partitions if self._runtime.is_served(index) or self._is_stored(index)]
+        return _shard_of(key, self._topic.num_partitions)
 
     # --- as the node lives
 
     async def run(self) -> None:
         """Read what there is to read, so that nobody waits for it later; then keep the topic short."""
-        for index in self._in_use():
-            try:
-                await self._runtime.load(index)
-            except AnabranchError as error:
-                log.warning("the share groups of partition %d cannot be served: %s", index, error)
+        await self._topic.load_all("share groups")
         while True:
             await asyncio.sleep(self._config().prune_interval_ms / 1000)
             await self.prune()
 
     async def prune(self) -> None:
         """Cut off what newer records have replaced, where that is worth it."""
-        for index in self._in_use():
+        for index in self._topic.in_use():
             try:
                 await self._maybe_prune(index)
             except AnabranchError as error:
@@ -204,23 +181,11 @@ class KeptShareStates:
 
     def topics_deleted(self, topic_ids: Collection[UUID]) -> None:
         """Forget what was kept for topics that are no more."""
-        if topic_ids and self._in_use():
-            task = asyncio.ensure_future(self._forget(topic_ids))
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
-
-    async def _forget(self, topic_ids: Collection[UUID]) -> None:
-        for index in self._in_use():
-            try:
-                await self._runtime.load(index)
-                self._runtime.tell(index, lambda shard, now_ms: shard.forget_topics(topic_ids))
-            except AnabranchError as error:
-                log.warning("share groups of deleted topics stay in partition %d: %s", index, error)
+        if topic_ids:
+            self._topic.forget_topics("share groups", lambda shard, now_ms: shard.forget_topics(topic_ids))
 
     def close(self) -> None:
-        for task in self._forgetting:
-            task.cancel()
-        self._runtime.close()
+        self._topic.close()
 
 
 def share_key_text(key: ShareKey) -> str:

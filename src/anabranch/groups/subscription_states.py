@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists, TooLarge
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, TooLarge
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer
+from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Topics
 from anabranch.groups.records import OffsetKey
 from anabranch.groups.runtime import Decide, Runtime
@@ -49,12 +50,9 @@ class SubscriptionStates:
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
         """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
-        self._topics = topics
-        self._is_stored = is_stored
-        self._create_topic = create_topic
         self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partition)
+        self._topic = InternalTopic(SUBSCRIPTION_TOPIC, topics, self._runtime, is_stored, create_topic)
         self._is_loaded = False
-        self._forgetting: set[asyncio.Task[None]] = set()
 
     # --- as the node lives
 
@@ -68,30 +66,18 @@ class SubscriptionStates:
     async def _load(self) -> None:
         if self._is_loaded:
             return
-        for index in self._in_use():
+        for index in self._topic.in_use():
             await self._runtime.load(index)
         self._is_loaded = True
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Forget what was kept for topics that are no more."""
         gone = [name for name in names if name != SUBSCRIPTION_TOPIC]
-        if gone and self._in_use():
-            task = asyncio.ensure_future(self._forget(gone))
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
-
-    async def _forget(self, topics: list[str]) -> None:
-        for index in self._in_use():
-            try:
-                await self._runtime.load(index)
-                self._runtime.tell(index, lambda shard, now_ms: shard.forget_topics(topics))
-            except AnabranchError as error:
-                log.warning("subscriptions of deleted topics stay in partition %d: %s", index, error)
+        if gone:
+            self._topic.forget_topics("subscriptions", lambda shard, now_ms: shard.forget_topics(gone))
 
     def close(self) -> None:
-        for task in self._forgetting:
-            task.cancel()
-        self._runtime.close()
+        self._topic.close()
 
     # --- writing
 
@@ -143,24 +129,14 @@ class SubscriptionStates:
         )
 
     async def _submit(self, key: str, decide: Decide[SubscriptionShard]) -> Answer:
-        await self._ensure_topic()
+        await self._topic.ensure()
         return await self._runtime.submit(self.shard_of(key), decide)
-
-    async def _ensure_topic(self) -> None:
-        if self._topics.by_name(SUBSCRIPTION_TOPIC) is None:
-            try:
-                await self._create_topic()
-            except Exists:
-                pass  # somebody else was first
-            except AnabranchError as error:
-                raise CoordinatorNotAvailable(f"{SUBSCRIPTION_TOPIC} could not be made: {error}") from error
 
     # --- looking
 
     def shard_of(self, key: str) -> int:
         """0 while there is no topic, and thus nothing in any shard."""
-        topic = self._topics.by_name(SUBSCRIPTION_TOPIC)
-        return 0 if topic is None else partition_for(key, topic.num_partitions)
+        return partition_for(key, self._topic.num_partitions) if self._topic.exists else 0
 
     async def of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
         await self._load()
@@ -193,7 +169,7 @@ class SubscriptionStates:
         return (await self._runtime.load(index)).pending_acks(name)
 
     async def acknowledged_by(self, index: int, producer_id: int) -> list[tuple[OffsetKey, TxnId]]:
-        """Subscriptions of shard `index` of which a transaction under that producer id acknowledges messages."""
+        """Subscriptions of shard `index` of which a transaction of that producer acknowledges messages."""
         return (await self._runtime.load(index)).acknowledged_by(producer_id)
 
     async def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
@@ -206,11 +182,6 @@ class SubscriptionStates:
     def _check_loaded(self) -> None:
         if not self._is_loaded:
             raise CoordinatorNotAvailable("subscriptions are still being read")
-
-    def _in_use(self) -> list[int]:
-        topic = self._topics.by_name(SUBSCRIPTION_TOPIC)
-        partitions = range(0 if topic is None else topic.num_partitions)
-        return [index for index in partitions if self._runtime.is_served(index) or self._is_stored(index)]
 
 
 def _name_of(place: TopicPartition) -> str:

@@ -21,8 +21,6 @@ from anabranch.base.clock import Clock
 from anabranch.base.errors import (
     AnabranchError,
     CoordinatorLoading,
-    CoordinatorNotAvailable,
-    Exists,
     NotCoordinator,
     Unavailable,
     UnknownTopic,
@@ -30,6 +28,7 @@ from anabranch.base.errors import (
 from anabranch.groups import transactions
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer, Effects, Producer, Token
+from anabranch.groups.internal_topic import make_topic
 from anabranch.groups.runtime import Runtime
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_markers import Markers
@@ -75,16 +74,8 @@ class TransactionCoordinator:
         try:
             return self._partitions()
         except NotCoordinator:
-            return await self._make_topic()
-
-    async def _make_topic(self) -> int:
-        try:
-            await self._create_topic()
-        except Exists:
-            pass  # somebody else was first
-        except AnabranchError as error:
-            raise CoordinatorNotAvailable(f"{STATE_TOPIC} could not be made: {error}") from error
-        return self._partitions()
+            await make_topic(STATE_TOPIC, self._create_topic)
+            return self._partitions()
 
     def shard_of(self, transactional_id: str) -> int:
         return partition_for(transactional_id, self._partitions())
