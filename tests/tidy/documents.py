@@ -10,6 +10,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "docs/operations.md",
     "docs/pulsar.md",
+    "docs/crossing.md",
     "docs/schemas.md",
     "docs/configuration.md",
     "docs/design.md",
