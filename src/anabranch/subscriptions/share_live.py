@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 _trouble = Seldom(log, 10.0)
 
 _READS = 4  # in a row that brought nothing but what nobody is to have
+_AGAIN_S = 1.0  # until a lock that could not be ended is tried again
 
 
 class Taken(NamedTuple):
@@ -119,7 +120,8 @@ class LiveSharePartition:
                 return Taken(acquired, read.bytes_of(acquired[0].first, acquired[-1].last))
             if share.next_offset() == offset:
                 return None
-        self._waiters.wake()  # there may be more behind it
+        # There may be more behind it, for whoever waits by then.
+        self._around.timers.call_soon(self._waiters.wake)
         return None
 
     def readable_bytes(self, max_bytes: int) -> int:
@@ -208,14 +210,19 @@ class LiveSharePartition:
         self._change(self._share.expire(self._now_ms()))
         self._arm()
 
-    def _arm(self) -> None:
+    def _arm(self, least_s: float = 0.001) -> None:
         """See to it that locks end."""
         if self._timer is not None or self.is_closed:
             return
         deadline_ms = self._share.next_deadline_ms
         if deadline_ms is not None:
-            delay_s = max(deadline_ms - self._now_ms(), 0) / 1000 + 0.001
-            self._timer = self._around.timers.call_later(delay_s, self._expire)
+            delay_s = (deadline_ms - self._now_ms()) / 1000 + 0.001
+            self._timer = self._around.timers.call_later(max(delay_s, least_s), self._expire)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _change(self, change: Change) -> None:
         if change:
@@ -237,7 +244,8 @@ class LiveSharePartition:
                 share.roll_back(change)
                 if isinstance(error, Fenced):
                     self.close()
-                self._arm()
+                self._disarm()  # it was set without the locks that are held again
+                self._arm(_AGAIN_S)
                 raise
             share.commit(change)
         self._waiters.wake()
@@ -245,9 +253,7 @@ class LiveSharePartition:
     def close(self) -> None:
         """It is led here no more, or what it knows is out of date."""
         self._is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._disarm()
         self._waiters.wake()
 
     async def stop(self) -> None:

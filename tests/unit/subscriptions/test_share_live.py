@@ -12,6 +12,7 @@ from anabranch.base.ids import BrokerId
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_state import Changed, DeliveryState, ShareKey, ShareState, StateBatch
 from anabranch.partition.partition import Partition
+from anabranch.records.control import Marker
 from anabranch.subscriptions.share_live import LiveSharePartition, ShareSurroundings, rules_of
 from anabranch.subscriptions.share_partition import Ack, AckKind, Cause, GivenUp, SharePartition
 from anabranch.subscriptions.share_taking import Asked
@@ -57,9 +58,11 @@ class Alarm:
     def __init__(self) -> None:
         self.callback: Callable[[], None] | None = None
         self.delay_s = 0.0
+        self.soon: list[Callable[[], None]] = []
 
     def call_soon(self, callback: Callable[[], None], /) -> object:
-        raise AssertionError("nobody asked for this")
+        self.soon.append(callback)
+        return self
 
     def call_later(self, delay_s: float, callback: Callable[[], None], /) -> "Alarm":
         self.callback, self.delay_s = callback, delay_s
@@ -165,6 +168,25 @@ async def test_what_cannot_be_written_did_not_happen(scene: Scene) -> None:
     assert scene.states.written == [(4, [StateBatch(0, 3, DONE, 1)], 0)]
 
 
+async def test_a_lock_that_cannot_be_ended_is_tried_again_after_a_while(scene: Scene) -> None:
+    scene.put(4)
+    scene.put(4)
+    scene.take(most=4)
+    scene.clock.advance(LOCK_MS // 2)
+    scene.take("b")
+    scene.clock.advance(LOCK_MS // 2 + 1)
+    scene.states.failure = DiskFull("no room")
+    scene.alarm.ring()
+    await turns()
+    assert scene.alarm.delay_s == 1.0
+    assert scene.take("b") == []
+    scene.states.failure = None
+    scene.clock.advance(1_000)
+    scene.alarm.ring()
+    await turns()
+    assert scene.take("b") == [(0, 3, 2)]
+
+
 async def test_nobody_gets_what_is_not_durably_free(scene: Scene) -> None:
     scene.put(4)
     scene.take()
@@ -226,3 +248,19 @@ async def test_a_full_window_waits(scene: Scene) -> None:
     assert scene.take() == []
     await scene.settle(0, 60)
     assert scene.take() == [(120, 179, 1)]
+
+
+async def test_behind_much_that_is_nobodys_there_may_be_more(scene: Scene) -> None:
+    """A look does not read on for ever; whoever waits then looks again."""
+    scene.config = GroupConfig(share_isolation_level="read_committed")
+    for number in range(8):
+        made = records("x", producer_id=7, producer_epoch=0, base_sequence=number, transactional=True)
+        scene.partition.append(memoryview(made), 1)
+        scene.partition.end_transaction(7, 0, Marker(commit=False, coordinator_epoch=0))
+    scene.put(1)
+    looks = 0
+    while (taken := scene.live.fetch("a", 1, Asked(10), whole_first=True)) is None:
+        looks += 1
+        assert len(scene.alarm.soon) == looks
+    assert looks == 4
+    assert taken.acquired == [(16, 16, 1)]
