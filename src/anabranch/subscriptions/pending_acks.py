@@ -78,13 +78,17 @@ _NOTHING = Acknowledged([], None)
 class _Open:
     """A transaction that is not over."""
 
-    __slots__ = ("entries", "next_number", "requests", "up_to")
+    __slots__ = ("ends", "entries", "next_number", "requests")
 
     def __init__(self) -> None:
         self.entries: list[EntryAck] = []
+        self.ends: list[int] = []  # of cumulative requests, ascending
         self.requests = 0
         self.next_number = 0
-        self.up_to: int | None = None
+
+    @property
+    def up_to(self) -> int | None:
+        return self.ends[-1] if self.ends else None
 
 
 class PendingAcks:
@@ -137,7 +141,7 @@ class PendingAcks:
                 raise TransactionConflict(
                     f"transaction {txn} acknowledges up to {end}, transaction {other} up to {one.up_to}"
                 )
-        self._add(txn).up_to = end
+        self._add(txn).ends.append(end)
 
     def _check_room(self) -> None:
         if self._requests >= MOST_REQUESTS:
@@ -164,7 +168,7 @@ class PendingAcks:
             one = self._add(txn)
             one.next_number = number + 1
             if ack.up_to != _NOT_CUMULATIVE:
-                one.up_to = ack.up_to
+                one.ends.append(ack.up_to)
             for entry, ranges in ack.entries:
                 one.entries.append(EntryAck(entry, ranges))
                 for start, end in ranges:
@@ -176,7 +180,7 @@ class PendingAcks:
         if one is None:
             return
         if ack.up_to != _NOT_CUMULATIVE:
-            one.up_to = None
+            one.ends.remove(ack.up_to)
         gone = dict(ack.entries)
         one.entries = [held for held in one.entries if gone.get(held.entry) != list(held.ranges)]
         for ranges in gone.values():

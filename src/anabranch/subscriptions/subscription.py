@@ -225,7 +225,7 @@ class Subscription:
         """What `txn` has acknowledged counts, or is delivered again."""
         pending = self.reading.pending
         entries, up_to = pending.acknowledged(txn)
-        if not commit and entries and self.dispatcher is not None:
+        if not commit and (entries or up_to is not None) and self.dispatcher is not None:
             self.dispatcher.give_back(sorted({entry for entry, _ in entries}))
         pending.ended(txn)
         if commit:

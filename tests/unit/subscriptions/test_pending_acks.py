@@ -99,6 +99,10 @@ def test_a_request_that_could_not_be_kept() -> None:
     pending.withdraw(ONE, PendingAck([], 5))
     assert pending.acknowledged(ONE).up_to is None
     pending.withdraw(TWO, PendingAck([], 5))
+    pending.cumulative(ONE, 5)
+    pending.cumulative(ONE, 9)
+    pending.withdraw(ONE, PendingAck([], 9))
+    assert pending.ended(ONE).up_to == 5
 
 
 def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

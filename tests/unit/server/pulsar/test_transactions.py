@@ -219,6 +219,7 @@ async def test_cumulative_acknowledgements(broker: PulsarBroker) -> None:
     assert await refusal(who.ack(second, 2, ids[2], cumulative=True)) == "TransactionConflict"
     assert await refusal(who.ack(first, 2, ids[0], cumulative=True)) == "TransactionConflict"
     await who.end(first, commit=False)
+    assert await values(who, 3) == [b"a", b"b", b"c"]
     await who.ack(second, 2, ids[1], cumulative=True)
     await who.end(second, commit=True)
     third = await who.begin()
