@@ -167,4 +167,5 @@ def test_a_second_signal_ends_it_at_once(launch: Launch, tmp_path: Path) -> None
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=START_SECONDS)
-    assert process.returncode in (0, 128 + signal.SIGINT)
+    # Both may be pending at once: which is the second is not ours to say.
+    assert process.returncode in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
