@@ -34,7 +34,9 @@ def share_partitions(
     configs = _Configs(config, lambda group: cluster.image.group_configs.get(group))
     letters = DeadLetters(host, configs.of, create, clock.now_ms)
     timers = asyncio.get_running_loop()
-    return SharePartitions(host, ShareSurroundings(clock, timers, states, configs.of, letters.bury))
+    made = SharePartitions(host, ShareSurroundings(clock, timers, states, configs.of, letters.bury))
+    cluster.subscribe(lambda change: made.topics_deleted({topic.id for topic in change.deleted}))
+    return made
 
 
 class _Configs:

@@ -5,12 +5,13 @@ joins with "latest" and is cut off before the first acknowledgement finds everyt
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from uuid import UUID
 
 from anabranch.base.errors import UnknownTopicId
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_config import EARLIEST, reset_duration_ms
-from anabranch.groups.share_state import NOT_INITIALISED, ShareKey, StateBatch
+from anabranch.groups.share_state import NOT_INITIALISED, DeliveryState, ShareKey, StateBatch
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.subscriptions.share_live import LiveSharePartition, ShareSurroundings, rules_of
@@ -52,8 +53,13 @@ class SharePartitions:
             if key.group == group:
                 live.release(member)
 
+    def topics_deleted(self, topic_ids: Collection[UUID]) -> None:
+        """Nobody will ask for theirs again."""
+        for key in [key for key in self._open if key.topic_id in topic_ids]:
+            self._changed(key)
+
     async def stop(self) -> None:
-        for live in self._open.values():
+        for live in list(self._open.values()):
             await live.stop()
         for opening in list(self._opening.values()):
             opening.cancel()
@@ -70,8 +76,16 @@ class SharePartitions:
             start = await self._first_offset(partition, config)
             await states.write(key, state.state_epoch, start, (), 0, partition.leader_epoch)
         # What the log has lost in a crash will be written anew, and not by what was known of the old.
-        start = min(start, partition.log_end)
-        share = SharePartition(start, rules_of(config), list(_below(state.batches, partition.log_end)))
+        end = partition.log_end
+        start = min(start, end)
+        lost = [
+            StateBatch(max(batch.first_offset, end), batch.last_offset, DeliveryState.AVAILABLE, 0)
+            for batch in state.batches
+            if batch.last_offset >= end
+        ]
+        if lost or start < state.start_offset:
+            await states.write(key, state.state_epoch, start, lost, leader_epoch=partition.leader_epoch)
+        share = SharePartition(start, rules_of(config), list(_below(state.batches, end)))
         live = self._open[key] = LiveSharePartition(key, partition, share, state.state_epoch, self._around)
         return live
 

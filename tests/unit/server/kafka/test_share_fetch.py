@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from anabranch.groups.share_state import DeliveryState, ShareKey, StateBatch
 from anabranch.records.batch import split_batches
 from anabranch.records.control import Marker
 from tests.support.logs import records
@@ -196,6 +197,20 @@ async def test_a_deleted_topic(broker: WholeBroker) -> None:
     await broker.services.cluster.delete_topic(broker.image.topics_by_kafka_name["t"].name)
     answer = await waiting
     assert answer.responses[0].partitions[0].error_code.name == "unknown_topic_id"
+
+
+async def test_what_was_known_of_a_lost_end_does_not_hold_for_what_comes_there(broker: WholeBroker) -> None:
+    a, _ = await two(broker, 4)
+    states, key = broker.services.share_groups.states, ShareKey("g", a.topic_id, 0)
+    batches = [StateBatch(2, 5, DeliveryState.ACKNOWLEDGED, 1), StateBatch(7, 8, DeliveryState.ARCHIVED, 2)]
+    await states.write(key, (await states.read(key)).state_epoch, 0, batches)
+    assert await a.take() == [(0, 1, 1)]
+    kept = (await states.read(key)).batches
+    assert [(first, last, state.name) for first, last, state, _ in kept] == [
+        (2, 3, "ACKNOWLEDGED"),
+        (4, 5, "AVAILABLE"),
+        (7, 8, "AVAILABLE"),
+    ]
 
 
 async def test_an_offset_that_was_reset_ends_what_was_known(broker: WholeBroker) -> None:
