@@ -98,3 +98,19 @@ class Shard(Protocol):
 
     def timeout(self, timer: Hashable, now_ms: int) -> Effects:
         """A timer has come."""
+
+
+class PlainShard:
+    """What a shard has none of that is in no transaction, and decides nothing as time goes by."""
+
+    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """Nobody's."""
+
+    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
+        """Nobody's either."""
+
+    def loaded(self, now_ms: int) -> Effects:
+        return Effects()
+
+    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
+        return Effects()

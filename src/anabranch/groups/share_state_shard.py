@@ -8,12 +8,12 @@ Epochs guard both ends.  The state epoch is the group's word (it goes up when of
 epoch that of the partition's leader: whoever comes with less than is known here has been replaced.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.base.errors import FencedLeaderEpoch, FencedStateEpoch, NoShareState, TooLarge
-from anabranch.groups.effects import Effects, Token
+from anabranch.groups.effects import Effects, PlainShard, Token
 from anabranch.groups.share_batches import laid_over
 from anabranch.groups.share_state import ANY_LEADER, NOT_INITIALISED, UNKNOWN_COUNT, ShareKey, StateBatch
 from anabranch.groups.share_state_records import (
@@ -44,7 +44,7 @@ class Written(NamedTuple):
     leader_epoch: int
 
 
-class ShareStateShard:
+class ShareStateShard(PlainShard):
     def __init__(self, index: int) -> None:
         self.index = index
         self.states: dict[ShareKey, Snapshot] = {}
@@ -78,18 +78,6 @@ class ShareStateShard:
     def _forget(self, key: ShareKey) -> None:
         self.states.pop(key, None)
         self._updates.pop(key, None)
-
-    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """Nobody's: what is kept here is in no transaction."""
-
-    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
-        """Nobody's either."""
-
-    def loaded(self, now_ms: int) -> Effects:
-        return Effects()
-
-    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
-        return Effects()
 
     # --- decisions
 

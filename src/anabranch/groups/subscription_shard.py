@@ -3,14 +3,16 @@
 Documents and bitmaps are bytes here; `subscriptions` knows what they mean.  Every record replaces one
 thing, so replaying is replacing.  What has no document is left of a subscription that is deleted, or of one
 whose creation was cut off: it is nobody's, and goes when one of that name is made.
+
+What transactions acknowledge is kept as anything else is, until they have ended: no record is in one.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
-from anabranch.groups.effects import Effects, Token
+from anabranch.groups.effects import Effects, PlainShard, Token
 from anabranch.groups.records import OffsetKey
 from anabranch.groups.subscription_records import (
     CHUNK,
@@ -59,7 +61,7 @@ class StateChanges(NamedTuple):
     floor: int | None
 
 
-class SubscriptionShard:
+class SubscriptionShard(PlainShard):
     def __init__(self, index: int) -> None:
         self.index = index
         self._states: dict[TopicPartition, dict[str, SubscriptionState]] = {}
@@ -113,18 +115,6 @@ class SubscriptionShard:
             subscriptions.discard(name)
             if not subscriptions:
                 self._acking.pop(producer_id, None)
-
-    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """Nobody's: what transactions acknowledge is kept as anything else, until they have ended."""
-
-    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
-        """Nobody's either."""
-
-    def loaded(self, now_ms: int) -> Effects:
-        return Effects()
-
-    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
-        return Effects()
 
     # --- decisions
 

@@ -2,16 +2,15 @@
 
 Every step is one record that holds all there is to know of a transactional id, so replaying is replacing.
 What is not written, as in Kafka: the epoch an instance had before it went on from it, for which a retry of
-InitProducerId is known; after a restart such a retry is fenced.
+InitProducerId is known; after a restart such a retry is fenced.  What keeps transactions is in none itself.
 
 Who aborts what has timed out, forgets what has expired and writes markers is `transaction_coordinator`.
 """
 
-from collections.abc import Hashable
 from typing import NamedTuple
 
 from anabranch.groups import transactions
-from anabranch.groups.effects import Answer, Effects, Producer, Token
+from anabranch.groups.effects import Answer, Effects, PlainShard, Producer, Token
 from anabranch.groups.transaction_records import (
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -34,7 +33,7 @@ class Added(NamedTuple):
     client_version: int
 
 
-class TransactionShard:
+class TransactionShard(PlainShard):
     def __init__(self, index: int) -> None:
         self.index = index
         self.transactions: dict[str, Transaction] = {}
@@ -53,18 +52,6 @@ class TransactionShard:
         transaction = decode_value(value)
         if transaction is not None:
             self.transactions[transactional_id] = transaction
-
-    def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """Nobody's: what keeps transactions is in none itself."""
-
-    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
-        """Nobody's either."""
-
-    def loaded(self, now_ms: int) -> Effects:
-        return Effects()
-
-    def timeout(self, timer: Hashable, now_ms: int) -> Effects:
-        return Effects()
 
     # --- decisions
 
