@@ -13,7 +13,8 @@ fetches from further back, since then it wants to read again; until all that was
 behind it; or until the position is asked for again.  If its connection breaks it may come back on another.
 
 Clients of several groups may look alike.  Where two could be meant neither is, and whoever is not recognised
-gets everything: rather twice than never.
+gets everything: rather twice than never.  So it is when one of them asks whose group stands nowhere yet: it
+may begin anywhere.
 """
 
 from collections.abc import Callable
@@ -78,7 +79,7 @@ class Handovers:
     def asked(
         self, client: Client, client_id: str | None, group_id: str, place: Place, position: int
     ) -> None:
-        """A client was told that the group stands at `position`."""
+        """A client was told that the group stands at `position`; -1: nowhere yet."""
         cursor = self._ahead(group_id, *place)
         if cursor is None and not self._readers:
             return
@@ -89,6 +90,8 @@ class Handovers:
                 cursor = None
         key = (partition, client.address, client_id)
         readers = self._readers.pop(key, {})
+        if position < 0:
+            return
         readers.pop(group_id, None)
         if cursor is not None or readers:
             readers[group_id] = _Reader(group_id, place, cursor, position, self._clock.now_ms())

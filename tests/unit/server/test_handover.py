@@ -145,6 +145,15 @@ async def test_when_two_may_be_meant_neither_is(served: Served, others: tuple[in
     assert (await fetched(served, 1))[0] == list(range(1, 12))
 
 
+async def test_a_group_that_begins_somewhere_may_be_meant(served: Served) -> None:
+    asks(served, acked(1, 3), group="g")
+    served.services.handovers.asked(served.peer, CLIENT, "new", ("t", 0), -1)
+    assert (await fetched(served, 1))[0] == list(range(1, 12))
+    asks(served, acked(1, 3), group="g")
+    served.services.handovers.asked(served.peer, "other", "new", ("t", 0), -1)
+    assert (await fetched(served, 1))[0] == [1, 2]
+
+
 async def test_an_old_question_means_nothing(served: Served) -> None:
     asks(served, acked(1, 3))
     served.clock.ms += 11_000

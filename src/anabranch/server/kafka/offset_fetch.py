@@ -50,10 +50,11 @@ async def _group(asked: Any, require_stable: bool, ctx: RequestContext) -> Answe
         return _failed(asked, code_of(error), ctx.version)
     if answer["error_code"]:
         return _failed(asked, answer["error_code"], ctx.version)
-    _note(asked.group_id, answer["topics"], ctx)
-    if asked.topics is None:
+    if asked.topics is None:  # who asks for everything looks, and does not read
         answer["topics"] = _with_ids(image, answer["topics"], ctx.version)
-    elif ctx.version < FIRST_BY_ID:
+        return answer
+    _note(asked.group_id, answer["topics"], ctx)
+    if ctx.version < FIRST_BY_ID:
         for topic, said in zip(answer["topics"], asked.topics, strict=True):
             topic["name"] = said.name
     answer["topics"].extend(_nothing(topic, ErrorCode.unknown_topic_id) for topic in unknown)
@@ -65,10 +66,9 @@ def _note(group_id: str, topics: list[Answer], ctx: RequestContext) -> None:
     handovers = ctx.services.handovers
     for topic in topics:
         for part in topic["partitions"]:
-            if part["committed_offset"] >= 0:
-                with suppress(AnabranchError, OSError):
-                    place = topic["name"], part["partition_index"]
-                    handovers.asked(ctx.peer, ctx.client_id, group_id, place, part["committed_offset"])
+            with suppress(AnabranchError, OSError):
+                place = topic["name"], part["partition_index"]
+                handovers.asked(ctx.peer, ctx.client_id, group_id, place, part["committed_offset"])
 
 
 def _topics(
