@@ -86,7 +86,8 @@ class _Resolution:
             )
             return [Difference("FIXED_SIZE_MISMATCH", at, f"{writer['name']} has {sizes}")]
         if kind == "enum" and self._strict and "default" not in reader:
-            missing = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
+            known = set(reader["symbols"])
+            missing = [symbol for symbol in writer["symbols"] if symbol not in known]
             if missing:
                 told = (
                     f"the {{reader}} schema lacks the symbols {', '.join(missing[:20])} of {writer['name']}"

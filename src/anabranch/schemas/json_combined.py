@@ -8,6 +8,7 @@ before, a product (allOf) fewer.
 from typing import TYPE_CHECKING
 
 from anabranch.schemas.difference import Difference
+from anabranch.schemas.json_scalars import form
 from anabranch.schemas.json_schema import ALL_OF, ANY_OF, ONE_OF, Node
 
 if TYPE_CHECKING:
@@ -37,11 +38,7 @@ def pairs_off(comparison: "Comparison", old: Node, new: Node) -> list[Difference
 
 def _distinct(branches: list[Node]) -> list[Node]:
     """What is said twice counts once."""
-    kept: list[Node] = []
-    for branch in branches:
-        if not any(branch.kind == other.kind and branch.told == other.told for other in kept):
-            kept.append(branch)
-    return kept
+    return list({(branch.kind, form(branch.told)): branch for branch in reversed(branches)}.values())[::-1]
 
 
 def _may_become(old: str, before: int, new: str, after: int) -> bool:

@@ -20,12 +20,13 @@ from anabranch.schemas import json_members
 from anabranch.schemas.difference import MAX_DIFFERENCES, Difference
 from anabranch.schemas.errors import InvalidSchema
 from anabranch.schemas.json_combined import pairs_off
-from anabranch.schemas.json_scalars import numbers, strings
+from anabranch.schemas.json_scalars import enumerations, form, numbers, strings
 from anabranch.schemas.json_schema import (
     ALL_OF,
     ANY,
     ANY_OF,
     COMBINED,
+    GARBAGE,
     NEVER,
     NUMBERS,
     ONE_OF,
@@ -47,7 +48,10 @@ def differences(new: Parsed, old: Parsed, *, lenient: bool) -> list[Difference]:
     steps = 0
     while True:
         comparison = Comparison(lenient, bad, steps)
-        found = comparison.of(node(old.root, old.resolver), node(new.root, new.resolver))
+        try:
+            found = comparison.of(node(old.root, old.resolver), node(new.root, new.resolver))
+        except GARBAGE as error:  # a reference leads to what is no schema, which no draft looks at
+            raise InvalidSchema(f"a reference leads to something that is no schema: {error}") from error
         steps = comparison.steps
         if not comparison.assumed or comparison.bad <= bad:
             return found[:MAX_DIFFERENCES]
@@ -85,13 +89,17 @@ class Comparison:
                     return [Difference("TYPE_CHANGED", path, "the {reader} schema differs further inside")]
                 self.assumed = True
                 return _FINE
-            self.steps += 1
-            if self.steps > MAX_STEPS or len(self._open) > MAX_LEVELS:
-                raise InvalidSchema("the schemas are too intricate to be compared")
+            self.step()
             self._open.add(key)
             kept = self._kept[key] = _Kept(self._compare(old, new)[:MAX_DIFFERENCES], old, new)
             self._open.discard(key)
         return [difference.below(path) for difference in kept.found]
+
+    def step(self) -> None:
+        """InvalidSchema if it has been too many."""
+        self.steps += 1
+        if self.steps > MAX_STEPS or len(self._open) > MAX_LEVELS:
+            raise InvalidSchema("the schemas are too intricate to be compared")
 
     def _compare(self, old: Node, new: Node) -> list[Difference]:
         if new.kind in COMBINED and old.kind not in COMBINED:
@@ -125,11 +133,9 @@ class Comparison:
             return json_members.objects(self, old, new)
         if kind == "array":
             return json_members.arrays(self, old, new)
-        if kind == "enum" and not all(value in after["enum"] for value in before["enum"]):
-            is_less = all(value in before["enum"] for value in after["enum"])
-            name = "ENUM_ARRAY_NARROWED" if is_less else "ENUM_ARRAY_CHANGED"
-            return [Difference(name, "/enum", "the {reader} schema lacks values of the {writer} one's enum")]
-        if kind == "const" and before["const"] != after["const"]:
+        if kind == "enum":
+            return enumerations(before["enum"], after["enum"])
+        if kind == "const" and form(before["const"]) != form(after["const"]):
             return [Difference("ENUM_ARRAY_CHANGED", "/const", "the constant is not the same")]
         if kind == "not" and self.of(new.below(after["not"]), old.below(before["not"])):
             told = "the {reader} schema excludes what the {writer} schema does not"

@@ -27,10 +27,11 @@ _PLAIN = re.compile(r"\^?(?:[\w \-]|\\[.\-$])*(?:\.[*+])?\$?")
 
 def objects(comparison: "Comparison", old: Node, new: Node) -> list[Difference]:
     before, after = old.told, new.told
-    found = _required(before, after)
+    required = _required(after)
+    found = _became_required(before, after, required - _required(before))
     names = sorted({*_properties(before), *_properties(after)})
     for name in names:
-        found += _property(comparison, old, new, name)
+        found += _property(comparison, old, new, name, is_required=name in required)
     found += _dependencies(comparison, old, new)
     found += _others(comparison, old, new, "additionalProperties", "ADDITIONAL_PROPERTIES")
     found += _others(comparison, old, new, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
@@ -51,26 +52,32 @@ def _has_default(schema: Any) -> bool:
     return isinstance(schema, dict) and "default" in schema
 
 
-def _required(before: Any, after: Any) -> list[Difference]:
+def _required(told: Any) -> set[str]:
+    required = told.get("required")
+    return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+
+
+def _became_required(before: Any, after: Any, required: set[str]) -> list[Difference]:
     found = []
     for name, schema in _properties(after).items():
-        is_new = name in after.get("required", ()) and name not in before.get("required", ())
-        if is_new and name in _properties(before) and not _has_default(schema):
+        if name in required and name in _properties(before) and not _has_default(schema):
             told = f"{name} must be there in the {{reader}} schema, not in the {{writer}} schema"
             found.append(Difference("REQUIRED_ATTRIBUTE_ADDED", f"/required/{name}", told))
     return found
 
 
-def _property(comparison: "Comparison", old: Node, new: Node, name: str) -> list[Difference]:
+def _property(
+    comparison: "Comparison", old: Node, new: Node, name: str, *, is_required: bool
+) -> list[Difference]:
     place = f"/properties/{name}"
     before, after = _properties(old.told).get(name), _properties(new.told).get(name)
     if before is None:
-        return [found.below(place) for found in _came(comparison, old, new, name)]
+        return [found.below(place) for found in _came(comparison, old, new, name, is_required)]
     if after is not None:
         return comparison.of(old.below(before), new.below(after), place)
     if _is_open(new.told):
         return []
-    others = _schema_of_others(new, name)
+    others = _schema_of_others(comparison, new, name)
     if others is not None:
         if not comparison.of(old.below(before), others):
             return []
@@ -84,9 +91,8 @@ def _gone(kind: str, place: str) -> Difference:
     return Difference(kind, place, "the {reader} schema lacks it, and allows for nothing of the kind")
 
 
-def _came(comparison: "Comparison", old: Node, new: Node, name: str) -> list[Difference]:
+def _came(comparison: "Comparison", old: Node, new: Node, name: str, is_required: bool) -> list[Difference]:
     schema = _properties(new.told)[name]
-    is_required = name in new.told.get("required", ())
     is_bare = is_required and not _has_default(schema)
     if _is_open(old.told):
         if new.below(schema).kind == ANY:
@@ -100,7 +106,7 @@ def _came(comparison: "Comparison", old: Node, new: Node, name: str) -> list[Dif
         kind = "REQUIRED_PROPERTY_WITH_DEFAULT" if is_required else "OPTIONAL_PROPERTY"
         return [Difference(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL", "", told)]
     found = []
-    others = _schema_of_others(old, name)
+    others = _schema_of_others(comparison, old, name)
     if others is not None and not comparison.lenient and comparison.of(others, new.below(schema)):
         told = "it does not allow for all that the {writer} schema did under that name"
         found.append(Difference("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", "", told))
@@ -119,9 +125,10 @@ def _is_open(told: Any) -> bool:
     return not told.get("patternProperties") and _said_of_others(told) in (True, {})
 
 
-def _schema_of_others(side: Node, name: str) -> Node | None:
+def _schema_of_others(comparison: "Comparison", side: Node, name: str) -> Node | None:
     """What a property that is not named must be valid by; None if there may be none."""
     for pattern, schema in (side.told.get("patternProperties") or {}).items():
+        comparison.step()
         if _PLAIN.fullmatch(pattern) and re.search(pattern, name):
             return side.below(schema)
     said = _said_of_others(side.told)

@@ -1,5 +1,6 @@
-"""Strings and numbers of JSON Schemas against each other: limits may go or widen, never come or narrow."""
+"""Values, strings and numbers of JSON Schemas against each other: limits may go or widen, never narrow."""
 
+import json
 import math
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -33,6 +34,29 @@ def strings(before: Any, after: Any) -> list[Difference]:
     elif new is not None and old != new:
         found.append(Difference("PATTERN_CHANGED", "/pattern", "the patterns differ"))
     return found
+
+
+def form(value: Any) -> str:
+    """The same for values that are the same to JSON Schema: 1 and 1.0 are, 1 and true are not."""
+    return json.dumps(_with_whole_numbers(value), sort_keys=True)
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(item) for name, item in value.items()}
+    return value
+
+
+def enumerations(before: list[Any], after: list[Any]) -> list[Difference]:
+    old, new = set(map(form, before)), set(map(form, after))
+    if old <= new:
+        return []
+    name = "ENUM_ARRAY_NARROWED" if new <= old else "ENUM_ARRAY_CHANGED"
+    return [Difference(name, "/enum", "the {reader} schema lacks values of the {writer} one's enum")]
 
 
 def numbers(old: Node, new: Node) -> list[Difference]:

@@ -32,7 +32,7 @@ NUMBERS = ("number", "integer")
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 _MAX_HOPS = 64
-_GARBAGE = (LookupError, ValueError, TypeError, AttributeError)
+GARBAGE = (LookupError, ValueError, TypeError, AttributeError)
 _SNIFFED = {
     "object": {
         *("properties", "required", "additionalProperties", "patternProperties", "propertyNames"),
@@ -104,7 +104,7 @@ def parse(text: str, imports: Mapping[str, str]) -> Parsed:
         _check_references(resource, resolver)
     except SchemaError as error:
         raise InvalidSchema(f"this is no JSON Schema: {error.message[:300]}") from error
-    except (Unresolvable, CannotDetermineSpecification, *_GARBAGE) as error:
+    except (Unresolvable, CannotDetermineSpecification, *GARBAGE) as error:
         raise InvalidSchema(f"this is no JSON Schema: {type(error).__name__} {str(error)[:300]}") from error
     except RecursionError as error:
         raise InvalidSchema("the schema is too deep") from error

@@ -94,9 +94,10 @@ class _Comparison:
     def _of_all(self, new: tuple[str, list[str]], old: tuple[str, list[str]], path: str) -> list[Difference]:
         """Of the messages of those names, below what stands before them."""
         found: list[Difference] = []
+        there = set(new[1])
         for name in old[1]:
             was = f"{old[0]}.{name}"
-            if name in new[1]:
+            if name in there:
                 found += self._of_messages(f"{new[0]}.{name}", was, f"{path}/{name}")
             elif not self._old.messages[was].options.map_entry:
                 told = f"the {{reader}} schema lacks the message {name}"

@@ -4,11 +4,13 @@ Compiling the text gives the descriptor again, but for comments, which a descrip
 that extensions define, which are left out since nothing here knows them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf.message import Message
+
+from anabranch.schemas.errors import InvalidSchema
 
 _Field = pb.FieldDescriptorProto
 _INDENT = "  "
@@ -81,31 +83,23 @@ def _message(message: pb.DescriptorProto, is_proto2: bool) -> list[str]:
 
 def _inside(message: pb.DescriptorProto, is_proto2: bool) -> Iterator[str]:
     yield from (f"option {option};" for option in _options(message.options))
-    maps = {nested.name: nested for nested in message.nested_type if nested.options.map_entry}
-    groups = {
-        field.type_name.rpartition(".")[2]: field
-        for field in message.field
-        if field.type == _Field.TYPE_GROUP
-    }
-    for nested in message.nested_type:
-        if nested.name not in maps and nested.name not in groups:
-            yield from _message(nested, is_proto2)
+    nested = {inner.name: inner for inner in message.nested_type}
+    groups = {_last_name(field) for field in message.field if field.type == _Field.TYPE_GROUP}
+    for name, inner in nested.items():
+        if not inner.options.map_entry and name not in groups:
+            yield from _message(inner, is_proto2)
     for enum in message.enum_type:
         yield from _enum(enum)
-    told: set[int] = set()
+    together: dict[int, list[_Field]] = {}
     for field in message.field:
-        if field.HasField("oneof_index") and not field.proto3_optional:
-            if field.oneof_index not in told:
-                told.add(field.oneof_index)
-                yield from _oneof(message, field.oneof_index)
-        elif field.type == _Field.TYPE_GROUP:
-            inner = next(nested for nested in message.nested_type if groups.get(nested.name) is field)
-            yield from _block(
-                f"{_label(field, is_proto2)}group {inner.name} = {field.number}", _inside(inner, True)
-            )
-        else:
-            entry = maps.get(field.type_name.rpartition(".")[2])
-            yield _map(field, entry) if entry is not None else _field(field, is_proto2)
+        if _is_in_oneof(field):
+            together.setdefault(field.oneof_index, []).append(field)
+    for field in message.field:
+        if not _is_in_oneof(field):
+            yield from _declared(field, nested, is_proto2)
+        elif fields := together.pop(field.oneof_index, None):
+            lines = (line for each in fields for line in _declared(each, nested, False))
+            yield from _block(f"oneof {message.oneof_decl[field.oneof_index].name}", lines)
     yield from _reserved(message.reserved_range, message.reserved_name, _MAX_NUMBER, 1)
     for numbers in message.extension_range:
         yield f"extensions {_range(numbers.start, numbers.end - 1, _MAX_NUMBER - 1)};"
@@ -113,11 +107,26 @@ def _inside(message: pb.DescriptorProto, is_proto2: bool) -> Iterator[str]:
         yield from block
 
 
-def _oneof(message: pb.DescriptorProto, index: int) -> list[str]:
-    inside = [
-        field for field in message.field if field.HasField("oneof_index") and field.oneof_index == index
-    ]
-    return _block(f"oneof {message.oneof_decl[index].name}", (_field(field, False) for field in inside))
+def _is_in_oneof(field: _Field) -> bool:
+    return field.HasField("oneof_index") and not field.proto3_optional
+
+
+def _last_name(field: _Field) -> str:
+    return field.type_name.rpartition(".")[2]
+
+
+def _declared(field: _Field, nested: Mapping[str, pb.DescriptorProto], is_proto2: bool) -> list[str]:
+    """A field of a message that has messages of its own, by their names: maps and groups are such."""
+    inner = nested.get(_last_name(field))
+    if field.type == _Field.TYPE_GROUP:
+        if inner is None:
+            raise InvalidSchema(
+                f"this is no Protobuf schema: the group {field.name[:100]} is another's message"
+            )
+        return _block(f"{_label(field, is_proto2)}group {inner.name} = {field.number}", _inside(inner, True))
+    if inner is not None and inner.options.map_entry:
+        return [_map(field, inner)]
+    return [_field(field, is_proto2)]
 
 
 def _label(field: _Field, is_proto2: bool) -> str:

@@ -1,6 +1,7 @@
 """JSON Schemas: what may follow what, where references lead, and texts that are meant to hurt."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -237,3 +238,30 @@ def test_work_has_an_end() -> None:
 def test_patterns_that_are_meant_to_hurt_are_not_tried() -> None:
     bomb = has(more={**CLOSED, "patternProperties": {"^(a+)+$": STRING}})
     assert kinds(has(**{"a" * 60 + "!": STRING}, more=CLOSED), bomb) != set()
+
+
+@pytest.mark.parametrize(
+    "hidden", [{"type": 5}, {"type": "string", "maxLength": "x"}, {"properties": 5}, {"enum": 5}]
+)
+def test_references_to_what_no_draft_looks_at(hidden: Any) -> None:
+    odd = {"$ref": "#/hidden", "hidden": hidden}
+    asks = {"allOf": [{"type": "string", "maxLength": 3}, {"enum": ["a"]}, has(a=STRING)]}
+    for old in (odd, asks, {"type": "string", "maxLength": 3}, {"enum": ["a"]}, has(a=STRING)):
+        with suppress(InvalidSchema):
+            kinds(old, odd)
+
+
+def test_values_are_the_same_by_what_they_are() -> None:
+    assert kinds({"enum": [1, {"a": [2.0]}]}, {"enum": [{"a": [2]}, 1.0, 1 << 70, 1e300]}) == set()
+    assert kinds({"enum": [1]}, {"enum": [True]}) == {"ENUM_ARRAY_CHANGED"}
+    assert kinds({"const": 1}, {"const": 1.0}) == set()
+
+
+def test_many_of_a_kind_cost_their_number() -> None:
+    """Each against each would be a hundred million."""
+    names = [f"n{n}" for n in range(10_000)]
+    assert kinds({"enum": names}, {"enum": names[::-1]}) == set()
+    patterns = {f"^{name}$": STRING for name in names[:1000]}
+    many = {name.upper(): STRING for name in names[:1000]}
+    with pytest.raises(InvalidSchema, match="intricate"):
+        kinds(has(**many, more=CLOSED), has(more={**CLOSED, "patternProperties": patterns}))

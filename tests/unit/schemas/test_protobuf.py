@@ -175,6 +175,20 @@ def test_work_has_an_end() -> None:
         protobuf_comparison.differences(chain, chain)
 
 
+def test_groups_and_oneofs_as_text() -> None:
+    told = 'syntax = "proto2"; message M { optional group A = 1 { optional int32 n = 1; } '
+    tree = protobuf.parse(told + "oneof one { string s = 2; group B = 3 { optional M m = 1; } } }", {})
+    assert protobuf.identity(protobuf.parse(text_of(tree.file), {}).file) == protobuf.identity(tree.file)
+
+
+def test_a_group_whose_message_is_elsewhere() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="f", syntax="proto2")
+    file.message_type.add(name="G")
+    file.message_type.add(name="M").field.add(name="g", number=1, label=1, type=10, type_name=".G")
+    with pytest.raises(InvalidSchema, match="group"):
+        text_of(protobuf.parse(packed(file), {}).file)
+
+
 @pytest.mark.parametrize(
     "text",
     [
