@@ -23,6 +23,7 @@ from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
+from anabranch.partition.translations import aside
 from anabranch.records.batch import split_batches
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Header, Record, iter_records, payload_of
@@ -132,7 +133,8 @@ async def _records(source: Partition, first: int, end: int) -> AsyncIterator[Rec
             if header.base_offset >= end:
                 return
             if header.last_offset >= at:
-                for record in iter_records(header, payload_of(header, batch, _UNPACKED_BYTES)):
+                payload = await aside(payload_of, header, batch, _UNPACKED_BYTES)
+                for record in iter_records(header, payload):
                     if at <= record.offset < end:
                         yield record
                 at = header.last_offset + 1

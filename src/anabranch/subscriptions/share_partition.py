@@ -105,6 +105,13 @@ class Change:
     def __bool__(self) -> bool:
         return bool(self.batches)
 
+    def give_up(self, new: GivenUp) -> None:
+        last = self.given_up[-1] if self.given_up else None
+        if last is not None and last.end == new.first and last[2:] == new[2:]:
+            self.given_up[-1] = last._replace(end=new.end)
+        else:
+            self.given_up.append(new)
+
 
 class SharePartition:
     __slots__ = ("_done", "_free_from", "_spans", "end", "rules", "start")
@@ -290,7 +297,7 @@ class SharePartition:
             self._to(change, span, _ARCHIVED)
             if kind is not AckKind.GAP:
                 cause = Cause.REJECTED if kind is AckKind.REJECT else Cause.DELIVERED_TOO_OFTEN
-                change.given_up.append(GivenUp(span.first, span.end, span.count, cause))
+                change.give_up(GivenUp(span.first, span.end, span.count, cause))
 
     def _to(self, change: Change, span: Span, target: DeliveryState) -> None:
         span.change, span.target = change, target

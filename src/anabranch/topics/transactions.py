@@ -77,7 +77,7 @@ class Transactions:
         self._timers: dict[TxnId, asyncio.TimerHandle] = {}  # of those that are open
         self._open: Counter[int] = Counter()  # by coordinator
         self._last: Counter[int] = Counter()  # the largest number given out, by coordinator
-        self._free: dict[int, list[str]] = {number: [] for number in range(COORDINATORS)}
+        self._free: dict[int, dict[str, None]] = {number: {} for number in range(COORDINATORS)}
         self._aborting: set[asyncio.Task[None]] = set()
         self.loaded_ms = 0
         self.started_ms = clock.now_ms()
@@ -93,8 +93,8 @@ class Transactions:
             self._last[number] = max(self._last[number], txn.number)
             if found.state is State.ONGOING and txn not in self._timers:
                 self._opened(txn, found.started_ms + found.timeout_ms - self._clock.now_ms())
-            elif is_resting(found) and id not in self._free[number]:
-                self._free[number].append(id)
+            elif is_resting(found):
+                self._free[number][id] = None
         self.loaded_ms = self._clock.now_ms()
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Transactions:
     async def _begin(self, coordinator: int, timeout_ms: int) -> Producer:
         free = self._free[coordinator]
         while free:
-            producer = _producer(await self._coordinator.begin(free.pop(), timeout_ms))
+            producer = _producer(await self._coordinator.begin(free.popitem()[0], timeout_ms))
             if producer is not None:  # it may have expired, or be used up
                 return producer
         new_id = await self._new_producer_id()
@@ -221,14 +221,13 @@ class Transactions:
 
     def _ended(self, txn: TxnId) -> None:
         timer = self._timers.pop(txn, None)
-        if timer is None:
-            return
-        timer.cancel()
-        self._open[txn.coordinator] -= 1
+        if timer is not None:
+            timer.cancel()
+            self._open[txn.coordinator] -= 1
         id = txn.transactional_id
         found = self._coordinator.find(id)
-        if found is not None and is_resting(found):
-            self._free[txn.coordinator].append(id)
+        if found is not None and is_resting(found):  # it may not be, for who comes while it ends
+            self._free[txn.coordinator][id] = None
 
     # --- looking
 
