@@ -11,7 +11,6 @@ from anabranch.admin.registry_errors import MANNER
 from anabranch.admin.routes import Handler, route
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.schemas.errors import InvalidSchema, InvalidVersion
-from anabranch.schemas.reading import formatted
 from anabranch.schemas.references import LATEST
 from anabranch.schemas.schema import AVRO, Reference, Schema
 from anabranch.schemas.subject_registry import Registered, check_subject
@@ -102,8 +101,7 @@ def posted(call: Call) -> Schema:
 async def shown(call: Call, schema: Schema, found: Registered | None = None) -> RegisteredSchema:
     """A schema as it is answered, in the format that the request asks for."""
     format = call.query.get("format", "")
-    imports = await schemas_of(call).subjects.imports_of(schema) if format and schema.references else {}
-    text = formatted(schema, imports, format)
+    text = await schemas_of(call).subjects.formatted(schema, format)
     references = [PostedReference(one.name, one.subject, one.version) for one in schema.references]
     told = RegisteredSchema(
         schema.guid,

@@ -48,9 +48,7 @@ class SubjectDeletion:
                     f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
                 )
             gone = known if permanent else living
-            own = {version.schema for version in known}
-            for version in gone:
-                await self._check_unreferenced(subject, version, permanent, own)
+            await self._check_unreferenced(subject, gone, permanent, {version.schema for version in known})
             await self._drop(subject, gone, permanent)
             return [version.number + 1 for version in gone]
 
@@ -77,18 +75,17 @@ class SubjectDeletion:
                     f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete "
                     "permanently"
                 )
-            await self._check_unreferenced(subject, found, permanent, set())
+            await self._check_unreferenced(subject, [found], permanent, set())
             await self._drop(subject, [found], permanent)
             return version
 
     async def _check_unreferenced(
-        self, subject: str, version: VersionDocument, permanent: bool, own: set[int]
+        self, subject: str, gone: list[VersionDocument], permanent: bool, own: set[int]
     ) -> None:
-        referring = await self._lists.referring(subject, version.number + 1, deleted=permanent)
-        if set(referring) - own:
-            raise Referenced(
-                f"One or more references exist to version {version.number + 1} of subject {subject}"
-            )
+        referring = await self._lists.references_to(subject, deleted=permanent)
+        for number in sorted(version.number + 1 for version in gone):
+            if set(referring.get(number, ())) - own:
+                raise Referenced(f"One or more references exist to version {number} of subject {subject}")
 
     async def _drop(self, subject: str, gone: list[VersionDocument], permanent: bool) -> None:
         document, stored = await self._store.read(subject)

@@ -49,18 +49,24 @@ class SubjectLists:
 
     async def referring(self, subject: str, version: int, *, deleted: bool = False) -> list[int]:
         """The ids of schemas that refer to a version, as far as they are in a subject."""
+        return (await self.references_to(subject, deleted=deleted)).get(version, [])
+
+    async def references_to(self, subject: str, *, deleted: bool = False) -> dict[int, list[int]]:
+        """The same of every version of a subject that is referred to."""
         used = {
             one.schema
             async for _, versions in self._every("")
             for one in versions
             if deleted or not one.is_deleted
         }
-        found = []
-        for id in sorted(used):
+        found: dict[int, list[int]] = {}
+        for count, id in enumerate(sorted(used)):
+            if count % _BETWEEN_LOOKS == 0:
+                await asyncio.sleep(0)
             schema = await self._store.schema(id)
             references = [] if schema is None else schema.references
-            if any((one.subject, one.version) == (subject, version) for one in references):
-                found.append(id)
+            for version in {one.version for one in references if one.subject == subject}:
+                found.setdefault(version, []).append(id)
         return found
 
     async def contexts(self) -> list[str]:

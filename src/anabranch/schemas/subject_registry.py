@@ -22,7 +22,7 @@ from anabranch.schemas.errors import (
     VersionNotFound,
 )
 from anabranch.schemas.modes import IMPORT, check_writable
-from anabranch.schemas.reading import Imports, Reading, check_size, read, shown, why_not
+from anabranch.schemas.reading import Imports, Reading, check_size, formatted, read, shown, why_not
 from anabranch.schemas.references import LATEST, imports_of, with_numbers
 from anabranch.schemas.schema import Schema, takes_long
 from anabranch.schemas.strategy import Rules
@@ -80,8 +80,13 @@ class SubjectRegistry:
                 return await self._registered(subject, one)
         raise SchemaNotFound("Schema not found")
 
-    async def imports_of(self, schema: Schema) -> Imports:
-        return await imports_of(self._store, schema)
+    async def formatted(self, schema: Schema, format: str) -> str:
+        """The text in a form that somebody asks for by name."""
+        if not format:
+            return schema.text
+        imports = await imports_of(self._store, schema)
+        size = _size(schema, *imports.values())
+        return await self._store.aside.run(size, formatted, schema, imports, format)
 
     # --- what may be
 
@@ -109,7 +114,7 @@ class SubjectRegistry:
             if rules.group is not None and old.group(rules.group) != new.group(rules.group):
                 continue
             before = await imports_of(self._store, old)
-            size = sum(len(one.text) for one in (new, old, *imports.values(), *before.values()))
+            size = _size(new, old, *imports.values(), *before.values())
             told = await self._store.aside.run(
                 size, why_not, new, old, (imports, before), strategy, lenient=rules.lenient
             )
@@ -130,7 +135,7 @@ class SubjectRegistry:
         check_size(schema)
         schema = await with_numbers(self._store, schema)
         imports = await imports_of(self._store, schema)
-        size = len(schema.text) + sum(len(one.text) for one in imports.values())
+        size = _size(schema, *imports.values())
         reading = await self._store.aside.run(
             None if takes_long(schema) else size, read, schema, imports, normalize=normalize
         )
@@ -192,11 +197,16 @@ class SubjectRegistry:
         self, subject: str, document: SubjectDocument, reading: Reading, imports: Imports
     ) -> Definition | None:
         """What Pulsar's clients see of a new version."""
-        plain = faces.for_pulsar(reading, imports)
+        plain = await self._plain(reading, imports)
         if plain is None or value_subject(subject) != subject:
             return None
         pair = await self._pair(document)
         return plain if pair is None else faces.with_value(pair, plain)
+
+    async def _plain(self, reading: Reading, imports: Imports) -> Definition | None:
+        return await self._store.aside.run(
+            _size(reading.schema, *imports.values()), faces.for_pulsar, reading, imports
+        )
 
     async def _pair(self, document: SubjectDocument) -> Definition | None:
         """The key and value that Pulsar's clients write now; None if they write something else."""
@@ -207,7 +217,7 @@ class SubjectRegistry:
     async def _pair_up(self, subject: str, key: Reading, imports: Imports) -> None:
         """A new key for the values of Pulsar's clients, if they write keys and values."""
         document, stored = await self._store.read(subject)
-        pair, plain = await self._pair(document), faces.for_pulsar(key, imports)
+        pair, plain = await self._pair(document), await self._plain(key, imports)
         if pair is not None and plain is not None:
             new = await self._version(document.next, 0, faces.with_key(pair, plain))
             await self._store.write(subject, document.with_new(new), stored)
@@ -217,6 +227,10 @@ def check_subject(subject: str) -> None:
     """InvalidSubject if nothing can be called so."""
     if not subject or len(subject) > MAX_SUBJECT_LENGTH or not subject.isprintable():
         raise InvalidSubject(f"The specified subject '{subject[:100]}' is not valid")
+
+
+def _size(*schemas: Schema) -> int:
+    return sum(len(schema.text) for schema in schemas)
 
 
 def _number(document: SubjectDocument, version: int | None, is_import: bool) -> int:
