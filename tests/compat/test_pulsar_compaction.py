@@ -144,7 +144,7 @@ def test_killed_while_it_compacts(
 ) -> None:
     broker = own_broker()
     client = connect(broker.pulsar)
-    producer = client.create_producer("table", batching_enabled=True)
+    producer = client.create_producer("table", batching_enabled=True, block_if_queue_full=True)
     for i in range(2000):
         producer.send_async(b"%d " % i + bytes(500), None, partition_key=f"k{i % 50}")
     producer.flush()
