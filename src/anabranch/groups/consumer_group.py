@@ -27,7 +27,6 @@ from anabranch.groups.consumer_records import (
     REGEX,
     TARGET,
     TARGET_EPOCH,
-    Key,
     Resolved,
     read_epoch,
     read_held,
@@ -38,6 +37,7 @@ from anabranch.groups.consumer_records import (
     tombstone,
 )
 from anabranch.groups.effects import KeyValue
+from anabranch.groups.epoch_records import Key
 from anabranch.groups.group import GroupKind
 from anabranch.wire.kafka.schema import ErrorCode
 

@@ -19,18 +19,24 @@ from uuid import UUID
 
 import msgspec
 
-from anabranch.base.errors import Corrupt
 from anabranch.groups.consumer_member import (
     ClassicMember,
     ClassicProtocol,
     Held,
     Member,
     MemberState,
-    Partitions,
 )
 from anabranch.groups.effects import KeyValue
+from anabranch.groups.epoch_records import (
+    NO_TAGS,
+    TAG,
+    V0,
+    EpochRecords,
+    GroupEpoch,
+    read_tagged_int64,
+    tagged_int64,
+)
 from anabranch.groups.fields import (
-    INT16,
     INT32,
     INT64,
     Fields,
@@ -38,34 +44,22 @@ from anabranch.groups.fields import (
     compact_blob,
     compact_string,
     int32s,
-    string,
     tagged,
 )
 
 EPOCH, TOPICS, MEMBER, TARGET_EPOCH, TARGET, HELD, REGEX = 3, 4, 5, 6, 7, 8, 16
 KEY_VERSIONS = frozenset((EPOCH, TOPICS, MEMBER, TARGET_EPOCH, TARGET, HELD, REGEX))
 
-_OF_A_MEMBER = frozenset((MEMBER, TARGET, HELD, REGEX))
-_V0 = INT16.pack(0)
-_NO_TAGS = b"\x00"
-_TAG = 0
+RECORDS = EpochRecords(
+    "consumer group",
+    target_epoch=TARGET_EPOCH,
+    target=TARGET,
+    of_a_member=frozenset((MEMBER, TARGET, HELD, REGEX)),
+)
 
-
-class Key(NamedTuple):
-    kind: int
-    group_id: str
-    of: str = ""
-    """The member, or the regular expression."""
-
-
-class GroupEpoch(NamedTuple):
-    epoch: int
-    topics_hash: int
-
-
-class TargetEpoch(NamedTuple):
-    epoch: int
-    computed_ms: int
+key, read_key, tombstone = RECORDS.key, RECORDS.read_key, RECORDS.tombstone
+target_epoch_record, read_target_epoch = RECORDS.target_epoch_record, RECORDS.read_target_epoch
+target_record, read_target = RECORDS.target_record, RECORDS.read_target
 
 
 class Resolved(NamedTuple):
@@ -76,50 +70,19 @@ class Resolved(NamedTuple):
     resolved_ms: int
 
 
-# Keys
-
-
-def key(kind: int, group_id: str, of: str = "") -> bytes:
-    return INT16.pack(kind) + string(group_id) + (string(of) if kind in _OF_A_MEMBER else b"")
-
-
-def read_key(data: bytes) -> Key:
-    fields = Fields(data)
-    kind = fields.int16()
-    return Key(kind, fields.string(), fields.string() if kind in _OF_A_MEMBER else "")
-
-
-def tombstone(kind: int, group_id: str, of: str = "") -> KeyValue:
-    return KeyValue(key(kind, group_id, of), None)
-
-
-# Values
-
-
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> KeyValue:
-    tags = tagged({_TAG: INT64.pack(topics_hash)} if topics_hash else {})
-    return KeyValue(key(EPOCH, group_id), _V0 + INT32.pack(epoch) + tags)
+    return KeyValue(key(EPOCH, group_id), V0 + INT32.pack(epoch) + tagged_int64(topics_hash))
 
 
 def read_epoch(data: bytes) -> GroupEpoch:
-    fields = _value(data)
-    return GroupEpoch(fields.int32(), _tagged_int64(fields))
-
-
-def target_epoch_record(group_id: str, epoch: int, computed_ms: int) -> KeyValue:
-    tags = tagged({_TAG: INT64.pack(computed_ms)} if computed_ms else {})
-    return KeyValue(key(TARGET_EPOCH, group_id), _V0 + INT32.pack(epoch) + tags)
-
-
-def read_target_epoch(data: bytes) -> TargetEpoch:
-    fields = _value(data)
-    return TargetEpoch(fields.int32(), _tagged_int64(fields))
+    fields = RECORDS.value(data)
+    return GroupEpoch(fields.int32(), read_tagged_int64(fields))
 
 
 def member_record(group_id: str, member: Member) -> KeyValue:
     value = b"".join(
         (
-            _V0,
+            V0,
             compact_string(member.instance_id),
             compact_string(member.rack_id),
             compact_string(member.client_id),
@@ -128,7 +91,7 @@ def member_record(group_id: str, member: Member) -> KeyValue:
             compact_string(member.topic_regex),
             INT32.pack(member.rebalance_timeout_ms),
             compact_string(member.assignor),
-            tagged({_TAG: _classic(member.classic)}),
+            tagged({TAG: _classic(member.classic)}),
         )
     )
     return KeyValue(key(MEMBER, group_id, member.member_id), value)
@@ -136,7 +99,7 @@ def member_record(group_id: str, member: Member) -> KeyValue:
 
 def read_member(member_id: str, data: bytes) -> Member:
     """What it asked for; what it holds is another record."""
-    fields = _value(data)
+    fields = RECORDS.value(data)
     return Member(
         member_id=member_id,
         instance_id=fields.optional_string(flexible=True),
@@ -147,28 +110,20 @@ def read_member(member_id: str, data: bytes) -> Member:
         topic_regex=fields.optional_string(flexible=True) or "",
         rebalance_timeout_ms=fields.int32(),
         assignor=fields.optional_string(flexible=True),
-        classic=_read_classic(fields.tags().get(_TAG)),
+        classic=_read_classic(fields.tags().get(TAG)),
     )
-
-
-def target_record(group_id: str, member_id: str, target: Partitions) -> KeyValue:
-    return KeyValue(key(TARGET, group_id, member_id), _V0 + topic_partitions(target) + _NO_TAGS)
-
-
-def read_target(data: bytes) -> Partitions:
-    return read_topic_partitions(_value(data))
 
 
 def held_record(group_id: str, member: Member) -> KeyValue:
     value = b"".join(
         (
-            _V0,
+            V0,
             INT32.pack(member.epoch),
             INT32.pack(member.previous_epoch),
             member.state.to_bytes(),
             _held(member.assigned),
             _held(member.revoking),
-            _NO_TAGS,
+            NO_TAGS,
         )
     )
     return KeyValue(key(HELD, group_id, member.member_id), value)
@@ -176,7 +131,7 @@ def held_record(group_id: str, member: Member) -> KeyValue:
 
 def read_held(asked: Member, data: bytes) -> Member:
     """`asked`, holding what the record says."""
-    fields = _value(data)
+    fields = RECORDS.value(data)
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
     known = state in (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
     held = asked.holding(
@@ -190,45 +145,17 @@ def read_held(asked: Member, data: bytes) -> Member:
 
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> KeyValue:
     topics = compact_array(compact_string(name) for name in sorted(resolved.topics))
-    value = _V0 + topics + INT64.pack(resolved.version) + INT64.pack(resolved.resolved_ms) + _NO_TAGS
+    value = V0 + topics + INT64.pack(resolved.version) + INT64.pack(resolved.resolved_ms) + NO_TAGS
     return KeyValue(key(REGEX, group_id, regex), value)
 
 
 def read_regex(data: bytes) -> Resolved:
-    fields = _value(data)
+    fields = RECORDS.value(data)
     topics = frozenset(fields.string(flexible=True) for _ in range(fields.count(flexible=True)))
     return Resolved(topics, fields.int64(), fields.int64())
 
 
 # Parts
-
-
-def _value(data: bytes) -> Fields:
-    fields = Fields(data)
-    version = fields.int16()
-    if version != 0:
-        raise Corrupt(f"a record of a consumer group has version {version}, 0 is known")
-    return fields
-
-
-def topic_partitions(partitions: Partitions) -> bytes:
-    return compact_array(
-        topic.bytes + int32s(sorted(indexes)) + _NO_TAGS for topic, indexes in sorted(partitions.items())
-    )
-
-
-def read_topic_partitions(fields: Fields) -> Partitions:
-    partitions: dict[UUID, frozenset[int]] = {}
-    for _ in range(fields.count(flexible=True)):
-        topic = UUID(bytes=fields.take(16))
-        partitions[topic] = frozenset(fields.int32s())
-        fields.tags()
-    return partitions
-
-
-def _tagged_int64(fields: Fields) -> int:
-    content = fields.tags().get(_TAG)
-    return Fields(content).int64() if content is not None else 0
 
 
 def _held(held: Held) -> bytes:
@@ -238,7 +165,7 @@ def _held(held: Held) -> bytes:
 def _held_topic(topic: UUID, epochs: Mapping[int, int]) -> bytes:
     partitions = sorted(epochs)
     at = int32s(epochs[partition] for partition in partitions)
-    return topic.bytes + int32s(partitions) + tagged({_TAG: at})
+    return topic.bytes + int32s(partitions) + tagged({TAG: at})
 
 
 def _read_held(fields: Fields) -> Held:
@@ -246,7 +173,7 @@ def _read_held(fields: Fields) -> Held:
     for _ in range(fields.count(flexible=True)):
         topic = UUID(bytes=fields.take(16))
         partitions = fields.int32s()
-        content = fields.tags().get(_TAG)
+        content = fields.tags().get(TAG)
         epochs = Fields(content).int32s() if content is not None else []
         # Before 4.3 there were no such epochs; 0 lets any epoch of the member's commit.
         epochs += [0] * (len(partitions) - len(epochs))
@@ -259,10 +186,10 @@ def _classic(classic: ClassicMember | None) -> bytes:
     if classic is None:
         return b"\x00"
     protocols = compact_array(
-        compact_string(protocol.name) + compact_blob(protocol.metadata) + _NO_TAGS
+        compact_string(protocol.name) + compact_blob(protocol.metadata) + NO_TAGS
         for protocol in classic.protocols
     )
-    return b"\x01" + INT32.pack(classic.session_timeout_ms) + protocols + _NO_TAGS
+    return b"\x01" + INT32.pack(classic.session_timeout_ms) + protocols + NO_TAGS
 
 
 def _read_classic(content: bytes | None) -> ClassicMember | None:

@@ -17,8 +17,8 @@ from uuid import UUID
 import msgspec
 
 from anabranch.groups.consumer_member import LEFT, Partitions
-from anabranch.groups.consumer_records import Key
 from anabranch.groups.effects import KeyValue
+from anabranch.groups.epoch_records import Key
 from anabranch.groups.group import GroupKind
 from anabranch.groups.share_records import (
     CURRENT,

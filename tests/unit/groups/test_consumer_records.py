@@ -7,7 +7,8 @@ import pytest
 from anabranch.base.errors import Corrupt
 from anabranch.groups import consumer_records as records
 from anabranch.groups.consumer_member import ClassicMember, ClassicProtocol, Member, MemberState
-from anabranch.groups.consumer_records import Key, Resolved
+from anabranch.groups.consumer_records import Resolved
+from anabranch.groups.epoch_records import Key
 
 G = "g3-grp-1794768419"
 A, B = "lcFKoSpnRJ+BspSKOb7f9w", "d+Fs5yI+RYuwToIam9WI1Q"

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.base.errors import Corrupt
 from anabranch.groups import share_records as records
-from anabranch.groups.consumer_records import Key
+from anabranch.groups.epoch_records import Key
 from anabranch.groups.share_records import ShareMember, ShareTopics, TopicShare
 
 G = "a4-offsets"
