@@ -4,6 +4,7 @@
     rows(topic)    a topic as a DataFrame
     topics         makes topics and fills them with a real client
 
+With ANABRANCH_COMPAT_BOOTSTRAP=HOST:PORT the broker there is used instead: Apache Kafka, to judge the judge.
 What starts no session (the client, the steps of an exactly-once write) needs no JVM and comes first.
 """
 
@@ -21,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.spark.session import session_builder
 from tests.support.broker import BrokerProcess
 
+ELSEWHERE = os.environ.get("ANABRANCH_COMPAT_BOOTSTRAP")
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -32,8 +34,11 @@ def spark_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 
 
 @pytest.fixture(scope="session")
-def bootstrap(spark_broker: BrokerProcess) -> str:
-    return spark_broker.bootstrap
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    if ELSEWHERE:
+        return ELSEWHERE
+    broker: BrokerProcess = request.getfixturevalue("spark_broker")
+    return broker.bootstrap
 
 
 def new_session() -> SparkSession:
