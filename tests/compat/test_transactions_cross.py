@@ -110,10 +110,10 @@ async def test_a_client_that_dies_loses_its_transaction_in_time(broker: BrokerPr
         await dies.plain(1, b"a")
         await dies.consume(2, name, kind=SHARED)
         message, _ = await dies.received()
-        txn = await dies.begin(timeout_ms=700)
+        began = time.monotonic()
+        txn = await dies.begin(timeout_ms=2000)
         await dies.send(txn, 1, b"b")
         await dies.ack(txn, 2, message)
-        began = time.monotonic()
     async with connected(broker.pulsar) as client:
         lives = Transacting(client)
         await lives.produce(1, name)
@@ -121,7 +121,7 @@ async def test_a_client_that_dies_loses_its_transaction_in_time(broker: BrokerPr
         await lives.plain(1, b"c")
         came = sorted([(await lives.received())[1] for _ in range(2)])
         assert came == [b"a", b"c"]
-        assert 0.6 < time.monotonic() - began < 5
+        assert 1.9 < time.monotonic() - began < 20
 
 
 async def test_a_broker_that_dies_knows_them_again(broker: BrokerProcess) -> None:
@@ -133,7 +133,7 @@ async def test_a_broker_that_dies_knows_them_again(broker: BrokerProcess) -> Non
         await who.plain(1, b"a")
         await who.consume(2, name, kind=SHARED)
         message, _ = await who.received()
-        first, second, short = await who.begin(), await who.begin(), await who.begin(timeout_ms=300)
+        first, second, short = await who.begin(), await who.begin(), await who.begin(timeout_ms=2000)
         for txn, value in ((first, b"b"), (second, b"c"), (short, b"d")):
             await who.send(txn, 1, value)
         await who.ack(first, 2, message)

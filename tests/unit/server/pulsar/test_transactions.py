@@ -339,7 +339,7 @@ async def test_what_is_left_of_a_transaction_that_nobody_knows(
 async def test_time_is_over(who: Transacting) -> None:
     await who.plain(1, b"a")
     message, _ = await who.received()
-    txn = await who.begin(timeout_ms=50)
+    txn = await who.begin(timeout_ms=500)
     await who.send(txn, 1, b"b")
     await who.ack(txn, 2, message)
     await who.plain(1, b"c")
