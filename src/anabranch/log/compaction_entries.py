@@ -11,8 +11,6 @@ A message without payload, null or empty, deletes its key.  Keys are bytes, as K
 client wrote as base64 is the key that it stands for, so that both protocols mean the same.
 """
 
-import base64
-import binascii
 import struct
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
@@ -34,10 +32,11 @@ from anabranch.records.batch import (
     read_header,
 )
 from anabranch.records.entries import read_metadata
-from anabranch.records.entry_payloads import compressed, entry_of, payload_of, uncompressed
+from anabranch.records.entry_payloads import GONE, compressed, entry_of, payload_of, uncompressed
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata, SingleMessageMetadata
 from anabranch.records.record import iter_spans
 from anabranch.records.record import payload_of as payload_in
+from anabranch.records.to_kafka import key_of
 
 _SIZE = struct.Struct(">I")
 _CRC = struct.Struct(">I")
@@ -72,7 +71,7 @@ class OpenEntry:
         if not self._is_batch:
             size = metadata.uncompressed_size if metadata.compression else len(payload)
             has_value = size > 0 and not metadata.null_value
-            self.members = [Member(header.base_offset, _key_of(metadata), has_value, 0, len(payload))]
+            self.members = [Member(header.base_offset, key_of(metadata), has_value, 0, len(payload))]
             return
         if metadata.encryption_keys:
             raise UnsupportedForFormat(f"the batch at offset {header.base_offset} is encrypted")
@@ -106,7 +105,7 @@ class OpenEntry:
         del metadata.compacted_batch_indexes[:]
         metadata.compacted_batch_indexes.extend(by_index)
         payload = b"".join(
-            _GONE if (member := by_index.get(index)) is None else plain[member.start : member.end]
+            GONE if (member := by_index.get(index)) is None else plain[member.start : member.end]
             for index in range(header.last_offset_delta + 1)
         )
         metadata.uncompressed_size = len(payload)
@@ -134,28 +133,7 @@ def _members(header: BatchHeader, plain: memoryview) -> Iterator[Member]:
         at += single.payload_size
         if not single.compacted_out:
             has_value = single.payload_size > 0 and not single.null_value
-            yield Member(offset, _key_of(single), has_value, start, at)
-
-
-def _key_of(described: MessageMetadata | SingleMessageMetadata) -> bytes | None:
-    if not described.HasField("partition_key") or described.null_partition_key:
-        return None
-    text: str | bytes = described.partition_key
-    key = text if isinstance(text, bytes) else text.encode()  # bytes: the library's way with what is no UTF-8
-    if described.partition_key_b64_encoded:
-        try:
-            return base64.b64decode(key, validate=True)
-        except binascii.Error:
-            return key
-    return key
-
-
-def _gone() -> bytes:
-    described = SingleMessageMetadata(payload_size=0, compacted_out=True).SerializeToString()
-    return _SIZE.pack(len(described)) + described
-
-
-_GONE = _gone()
+            yield Member(offset, key_of(single), has_value, start, at)
 
 
 def _seal(header: BatchHeader, entry: Buffer) -> bytearray:

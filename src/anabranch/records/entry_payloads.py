@@ -16,13 +16,22 @@ from crc32c import crc32c
 
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import Corrupt, TooLarge
-from anabranch.records.pulsar_metadata_pb2 import CompressionType, MessageMetadata
+from anabranch.records.pulsar_metadata_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
 
 LIMIT_BYTES = 64 << 20
 
 _SIZE = struct.Struct(">I")
 _CHECKED = struct.Struct(">HI")
 _MAGIC = 0x0E01
+
+
+def _gone() -> bytes:
+    described = SingleMessageMetadata(payload_size=0, compacted_out=True).SerializeToString()
+    return _SIZE.pack(len(described)) + described
+
+
+GONE = _gone()
+"""What stands in a batch for a message that compaction took."""
 
 
 def payload_of(entry: memoryview) -> memoryview:

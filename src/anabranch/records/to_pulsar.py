@@ -25,7 +25,7 @@ from anabranch.base.errors import TooLarge
 from anabranch.records.batch import BatchHeader
 from anabranch.records.compression import ZSTD, compress
 from anabranch.records.entries import MAX_MESSAGES
-from anabranch.records.entry_payloads import entry_of
+from anabranch.records.entry_payloads import GONE, entry_of
 from anabranch.records.headers import HEADERS, ORDERING_KEY, as_text, write_headers
 from anabranch.records.pulsar_metadata_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
 from anabranch.records.record import Header, iter_fields, iter_records, read_headers
@@ -58,7 +58,7 @@ def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:
     stamp, time = -1, b""
     for _, _, offset, timestamp, key, key_end, value, end in iter_fields(header, data):
         if offset != expected:
-            out.append(_GONE * (offset - expected))
+            out.append(GONE * (offset - expected))
         expected = offset + 1
         if timestamp != stamp:
             stamp, time = timestamp, _EVENT_TIME + _varint(timestamp) if timestamp > 0 else b""
@@ -89,7 +89,7 @@ def entry_pieces(header: BatchHeader, payload: Buffer) -> Iterator[bytes]:
         if len(out) > _PIECE:
             yield b"".join(out)
             out.clear()
-    out.append(_GONE * (header.last_offset + 1 - expected))
+    out.append(GONE * (header.last_offset + 1 - expected))
     yield b"".join(out)
 
 
@@ -217,11 +217,3 @@ def _varint(number: int) -> bytes:
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
-
-
-def _gone() -> bytes:
-    described = SingleMessageMetadata(payload_size=0, compacted_out=True).SerializeToString()
-    return len(described).to_bytes(4, "big") + described
-
-
-_GONE = _gone()
