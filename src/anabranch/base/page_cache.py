@@ -1,7 +1,8 @@
 """Whether a part of a file is in memory, and how to bring it there.
 
 A read that has to wait for the disk would hold up the whole loop.  The kernel can be asked first (RWF_NOWAIT,
-1 µs); what it would have to wait for is read once by a thread and is in the cache after that.
+1 µs); what it would have to wait for is read once by a thread and is in the cache after that.  Some file
+systems say that they would wait for what was read just now, too; these are not asked any more.
 """
 
 import os
@@ -12,12 +13,20 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 1 << 18
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_doubted: set[int] = set()  # devices whose answer means nothing
 
 
 def is_cached(part: "FileRange") -> bool:
     """Whether the end of `part` can be read without waiting for the disk."""
+    fd = part.file.fileno()
+    return _is_there(fd, part.position + part.size - 1) or (
+        bool(_doubted) and os.fstat(fd).st_dev in _doubted
+    )
+
+
+def _is_there(fd: int, position: int) -> bool:
     try:
-        os.preadv(part.file.fileno(), [bytearray(1)], part.position + part.size - 1, _NOWAIT)
+        os.preadv(fd, [bytearray(1)], position, _NOWAIT)
     except BlockingIOError:
         return False
     except OSError:
@@ -36,5 +45,7 @@ def read_through(part: "FileRange") -> None:
             if not got:
                 return
             at += got
+        if part.size and not _is_there(fd, end - 1):
+            _doubted.add(os.fstat(fd).st_dev)
     finally:
         os.close(fd)

@@ -253,6 +253,25 @@ def test_a_file_system_that_cannot_say_is_taken_for_cached(
     file.close()
 
 
+def test_a_file_system_that_would_always_wait_is_not_believed(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.preadv
+
+    def preadv(fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
+        if flags:
+            raise BlockingIOError(errno.EAGAIN, "would wait")
+        return really(fd, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(page_cache, "_doubted", set())
+    part = FileRange(file, 0, len(PATTERN))
+    assert not page_cache.is_cached(part)
+    page_cache.read_through(part)
+    assert page_cache.is_cached(part)
+    file.close()
+
+
 # --- peers that do not read
 
 
