@@ -28,12 +28,12 @@ from anabranch.groups.consumer_group import ConsumerGroup
 from anabranch.groups.consumer_member import AWAY, JOINING, LEFT, MemberState
 from anabranch.groups.consumer_migration import may_upgrade, upgrade
 from anabranch.groups.consumer_records import EPOCH, KEY_VERSIONS, TOPICS, read_key
-from anabranch.groups.consumer_requests import Heartbeat, Refused
+from anabranch.groups.consumer_requests import Heartbeat
 from anabranch.groups.consumer_turn import REBALANCE, Turn
 from anabranch.groups.effects import Answer, Effects, Token
 from anabranch.groups.group import Group
+from anabranch.groups.heartbeats import decided
 from anabranch.groups.parts import Surroundings
-from anabranch.wire.kafka.schema import ErrorCode
 
 
 class ConsumerGroups:
@@ -47,20 +47,14 @@ class ConsumerGroups:
     # --- requests
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> Effects:
-        effects = Effects()
-        try:
-            requests.check(request, self._around.config())
-            turn = self._turn(self._group_for(request, effects, now_ms), effects, now_ms)
-            if request.epoch in (LEFT, AWAY):
-                answer = consumer_heartbeat.leave(turn, request)
-            else:
-                answer = consumer_heartbeat.heartbeat(turn, request)
-        except Refused as refused:
-            effects = Effects()  # nothing of what was begun is done
-            answer = refused.answer
-        effects.reply(token, answer)
-        effects.reply_if_lost(token, _NOT_WRITTEN.answer)
-        return effects
+        return decided(token, lambda effects: self._heartbeat(request, effects, now_ms))
+
+    def _heartbeat(self, request: Heartbeat, effects: Effects, now_ms: int) -> Answer:
+        requests.check(request, self._around.config())
+        turn = self._turn(self._group_for(request, effects, now_ms), effects, now_ms)
+        if request.epoch in (LEFT, AWAY):
+            return consumer_heartbeat.leave(turn, request)
+        return consumer_heartbeat.heartbeat(turn, request)
 
     def _group_for(self, request: Heartbeat, effects: Effects, now_ms: int) -> ConsumerGroup:
         group = self._groups.get(request.group_id)
@@ -141,6 +135,3 @@ class ConsumerGroups:
             elif member is not None and (what != REBALANCE or member.state is MemberState.UNREVOKED):
                 consumer_heartbeat.remove(turn, member)
         return effects
-
-
-_NOT_WRITTEN = Refused(ErrorCode.coordinator_not_available, "The group could not be written.")

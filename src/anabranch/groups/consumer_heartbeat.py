@@ -15,7 +15,7 @@ import msgspec
 
 from anabranch.base.errors import Invalid
 from anabranch.groups import consumer_requests as requests
-from anabranch.groups.consumer_change import Change
+from anabranch.groups.consumer_change import NAME, Change
 from anabranch.groups.consumer_member import AWAY, JOINING, Member, MemberState
 from anabranch.groups.consumer_migration import downgrade, may_downgrade
 from anabranch.groups.consumer_pace import heartbeat_interval_ms
@@ -23,6 +23,7 @@ from anabranch.groups.consumer_reconcile import owns_only
 from anabranch.groups.consumer_requests import Heartbeat
 from anabranch.groups.consumer_turn import REBALANCE, Turn
 from anabranch.groups.effects import Answer
+from anabranch.groups.heartbeats import assignment, group_is_full, left, not_a_member, wrong_epoch
 
 
 def heartbeat(turn: Turn, request: Heartbeat) -> Answer:
@@ -42,7 +43,7 @@ def heartbeat(turn: Turn, request: Heartbeat) -> Answer:
         "member_id": holds.member_id,
         "member_epoch": holds.epoch,
         "heartbeat_interval": _interval_ms(turn, change, holds),
-        "assignment": requests.assignment(holds.assigned) if is_told else None,
+        "assignment": assignment(holds.assigned) if is_told else None,
     }
 
 
@@ -52,13 +53,13 @@ def heartbeat(turn: Turn, request: Heartbeat) -> Answer:
 def _find(turn: Turn, change: Change, request: Heartbeat) -> Member:
     group, most = turn.group, turn.around.config().consumer_max_size
     if len(group.members) >= most and request.member_id not in group.members:
-        raise requests.group_is_full(most)
+        raise group_is_full(NAME, most)
     if request.instance_id is not None:
         return _find_static(change, request)
     member = group.members.get(request.member_id)
     if member is None:
         if request.epoch != JOINING:
-            raise requests.not_a_member(group.group_id, request.member_id)
+            raise not_a_member(group.group_id, request.member_id)
         return Member(member_id=request.member_id or new_member_id(turn.around.chance))
     _check_epoch(member, request)
     return member
@@ -98,7 +99,7 @@ def _check_epoch(member: Member, request: Heartbeat) -> None:
         return
     is_behind = request.epoch < member.epoch and request.epoch == member.previous_epoch
     if not is_behind or not owns_only(request.owned, member.assigned):
-        raise requests.wrong_epoch(request.epoch, member.epoch)
+        raise wrong_epoch(NAME, request.epoch, member.epoch)
 
 
 # --- what
@@ -147,7 +148,7 @@ def leave(turn: Turn, request: Heartbeat) -> Answer:
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is None:
-            raise requests.not_a_member(group.group_id, request.member_id)
+            raise not_a_member(group.group_id, request.member_id)
     else:
         member = group.static_member(request.instance_id)
         if member is None:
@@ -158,7 +159,7 @@ def leave(turn: Turn, request: Heartbeat) -> Answer:
         _be_away(turn, member)
     else:
         remove(turn, member)
-    return requests.left(member.member_id, request.epoch)
+    return left(member.member_id, request.epoch)
 
 
 def _be_away(turn: Turn, member: Member) -> None:
@@ -169,15 +170,15 @@ def _be_away(turn: Turn, member: Member) -> None:
     turn.effects.cancel(turn.timer(REBALANCE, member.member_id))
 
 
-def remove(turn: Turn, *left: Member) -> None:
+def remove(turn: Turn, *gone: Member) -> None:
     """They are members no more: they left, or were not heard of."""
-    for member in left:
+    for member in gone:
         turn.forget(member.member_id)
-    stay = [member for member in turn.group.members.values() if member not in left]
+    stay = [member for member in turn.group.members.values() if member not in gone]
     if may_downgrade(stay, turn.around.config()):
         downgrade(turn, stay)
         return
     change = turn.change()
-    for member in left:
+    for member in gone:
         change.remove(member.member_id)
     change.settle()

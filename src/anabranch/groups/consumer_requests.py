@@ -1,25 +1,21 @@
-"""ConsumerGroupHeartbeat: what may be asked, in which words a refusal is put, and how it is answered.
+"""ConsumerGroupHeartbeat: what may be asked, and in which words a refusal is put.
 
     epoch   0   join, or join again: everything must be said
           > 0   a sign of life; what is not said has not changed
            -1   leave
            -2   leave for a while (static members)
 
-Checks, codes and messages are Kafka's; clients print them.
+Checks, codes and messages are Kafka's; clients print them.  Those of share groups too are in `heartbeats`.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import NamedTuple
-from uuid import UUID
 
 from anabranch.groups.consumer_config import ConsumerConfig
 from anabranch.groups.consumer_member import AWAY, JOINING, LEFT, Partitions
-from anabranch.groups.effects import Answer
+from anabranch.groups.heartbeats import Refused, not_such_a_group, too_long
 from anabranch.wire.kafka.schema import ErrorCode
 
 _OWN_ID_FROM = 1
-LONGEST_ID = 4096
-"""Of a group, a member, an instance, a rack, a client: records take texts of up to 32,767 bytes."""
 
 
 class Heartbeat(NamedTuple):
@@ -47,24 +43,6 @@ class Heartbeat(NamedTuple):
         )
 
 
-class Refused(Exception):
-    """The request is answered with a code."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-    @property
-    def answer(self) -> Answer:
-        return {
-            "error_code": self.code,
-            "error_message": self.message,
-            "member_epoch": 0,
-            "heartbeat_interval": 0,
-        }
-
-
 def check(request: Heartbeat, config: ConsumerConfig) -> None:
     """Refused if it is wrong whatever the state of the group."""
     wrong = _wrong_texts(request) or _wrong_for_epoch(request)
@@ -87,10 +65,9 @@ def _wrong_texts(request: Heartbeat) -> str | None:
         return "InstanceId can't be empty."
     if request.rack_id == "":
         return "RackId can't be empty."
-    texts = (request.group_id, request.member_id, request.instance_id, request.rack_id, request.client_id)
-    if any(text is not None and len(text) > LONGEST_ID for text in texts):
-        return f"An id is longer than {LONGEST_ID} characters."
-    return None
+    return too_long(
+        request.group_id, request.member_id, request.instance_id, request.rack_id, request.client_id
+    )
 
 
 def _wrong_for_epoch(request: Heartbeat) -> str | None:
@@ -109,17 +86,12 @@ def _wrong_for_epoch(request: Heartbeat) -> str | None:
     return None
 
 
-def not_a_member(group_id: str, member_id: str) -> Refused:
-    return Refused(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
-
-
 def no_such_instance(instance_id: str) -> Refused:
     return Refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
 
 
 def not_a_consumer_group(group_id: str, *, exists: bool) -> Refused:
-    what = f"Group {group_id} is not a consumer group." if exists else f"Group {group_id} not found."
-    return Refused(ErrorCode.group_id_not_found, what)
+    return not_such_a_group("consumer", group_id, exists=exists)
 
 
 def no_such_group(request: Heartbeat) -> Refused:
@@ -143,36 +115,8 @@ def unreleased(request: Heartbeat, holder_id: str) -> Refused:
     )
 
 
-def wrong_epoch(received: int, known: int) -> Refused:
-    which = "greater" if received > known else "smaller"
-    return Refused(
-        ErrorCode.fenced_member_epoch,
-        f"The consumer group member has a {which} member epoch ({received}) than the one known by the "
-        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def group_is_full(most: int) -> Refused:
-    return Refused(
-        ErrorCode.group_max_size_reached,
-        f"The consumer group has reached its maximum capacity of {most} members.",
-    )
-
-
 def no_expression(text: str, why: object) -> Refused:
     return Refused(
         ErrorCode.invalid_regular_expression,
         f"SubscribedTopicRegex `{text}` is not a valid regular expression: {why}.",
     )
-
-
-def left(member_id: str, epoch: int) -> Answer:
-    return {"member_id": member_id, "member_epoch": epoch, "heartbeat_interval": 0}
-
-
-def assignment(held: Mapping[UUID, Iterable[int]]) -> Answer:
-    return {"topic_partitions": [_topic(topic, partitions) for topic, partitions in sorted(held.items())]}
-
-
-def _topic(topic_id: UUID, partitions: Iterable[int]) -> Answer:
-    return {"topic_id": topic_id, "partitions": sorted(partitions)}

@@ -23,16 +23,15 @@ from anabranch.groups import share_heartbeat
 from anabranch.groups import share_requests as requests
 from anabranch.groups.consumer_describe import described_assignment
 from anabranch.groups.consumer_member import JOINING, LEFT
-from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.effects import Answer, Effects, Token
 from anabranch.groups.group import Group
+from anabranch.groups.heartbeats import decided
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.share_change import ASSIGN, NAME
 from anabranch.groups.share_group import ShareGroup
 from anabranch.groups.share_heartbeat import ShareTurn
 from anabranch.groups.share_records import EPOCH, KEY_VERSIONS, Shares, ShareTopics, TopicShare, read_key
 from anabranch.groups.share_requests import ShareHeartbeat
-from anabranch.wire.kafka.schema import ErrorCode
 
 T = TypeVar("T")
 
@@ -50,20 +49,14 @@ class ShareGroups:
     # --- requests
 
     def heartbeat(self, request: ShareHeartbeat, token: Token, now_ms: int) -> Effects:
-        effects = Effects()
-        try:
-            requests.check(request)
-            turn = self._turn(self._group_for(request), effects, now_ms)
-            if request.epoch == LEFT:
-                answer = share_heartbeat.leave(turn, request)
-            else:
-                answer = share_heartbeat.heartbeat(turn, request)
-        except Refused as refused:
-            effects = Effects()  # nothing of what was begun is done
-            answer = refused.answer
-        effects.reply(token, answer)
-        effects.reply_if_lost(token, _NOT_WRITTEN.answer)
-        return effects
+        return decided(token, lambda effects: self._heartbeat(request, effects, now_ms))
+
+    def _heartbeat(self, request: ShareHeartbeat, effects: Effects, now_ms: int) -> Answer:
+        requests.check(request)
+        turn = self._turn(self._group_for(request), effects, now_ms)
+        if request.epoch == LEFT:
+            return share_heartbeat.leave(turn, request)
+        return share_heartbeat.heartbeat(turn, request)
 
     def _group_for(self, request: ShareHeartbeat) -> ShareGroup:
         group = self._groups.get(request.group_id)
@@ -257,6 +250,3 @@ def _without(shares: Shares, done: Shares) -> Shares:
 
 def _other(by_topic: Mapping[UUID, T], topic_ids: Collection[UUID]) -> dict[UUID, T]:
     return {topic: what for topic, what in by_topic.items() if topic not in topic_ids}
-
-
-_NOT_WRITTEN = Refused(ErrorCode.coordinator_not_available, "The group could not be written.")

@@ -21,9 +21,9 @@ from weakref import WeakValueDictionary
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
 from anabranch.groups import share_requests as requests
-from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.groups.effects import Answer
+from anabranch.groups.heartbeats import Refused
 from anabranch.groups.parts import Topics
 from anabranch.groups.share_group import ShareGroup
 from anabranch.groups.share_records import Shares, TopicShare

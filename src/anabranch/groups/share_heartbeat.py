@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from anabranch.groups import share_requests as requests
 from anabranch.groups.consumer_member import JOINING, LEFT
 from anabranch.groups.consumer_pace import heartbeat_interval_ms
-from anabranch.groups.consumer_requests import assignment, left, not_a_member
 from anabranch.groups.effects import Answer, Effects
+from anabranch.groups.heartbeats import assignment, group_is_full, left, not_a_member, wrong_epoch
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.share_change import NAME, ShareChange
 from anabranch.groups.share_group import ShareGroup
@@ -71,12 +70,12 @@ def _find(turn: ShareTurn, request: ShareHeartbeat) -> ShareMember:
     member = group.members.get(request.member_id)
     if member is None:
         if len(group.members) >= most:
-            raise requests.group_is_full(most)
+            raise group_is_full(NAME, most)
         if request.epoch != JOINING:
             raise not_a_member(group.group_id, request.member_id)
         return ShareMember(member_id=request.member_id)
     if request.epoch not in (JOINING, member.epoch, member.previous_epoch) or request.epoch > member.epoch:
-        raise requests.wrong_epoch(request.epoch, member.epoch)
+        raise wrong_epoch(NAME, request.epoch, member.epoch)
     return member
 
 

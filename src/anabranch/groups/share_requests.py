@@ -4,13 +4,13 @@
           > 0   a sign of life; what is not said has not changed
            -1   leave
 
-Checks, codes and messages are Kafka's; clients print them.
+Checks, codes and messages are Kafka's; clients print them.  Those of consumer groups too are in `heartbeats`.
 """
 
 from typing import NamedTuple
 
 from anabranch.groups.consumer_member import JOINING, LEFT
-from anabranch.groups.consumer_requests import LONGEST_ID, Refused
+from anabranch.groups.heartbeats import Refused, not_such_a_group, too_long
 from anabranch.wire.kafka.schema import ErrorCode
 
 
@@ -42,10 +42,7 @@ def _wrong(request: ShareHeartbeat) -> str | None:
         return "SubscribedTopicNames must be set in first request."
     if request.epoch < LEFT:
         return "MemberEpoch is invalid."
-    texts = (request.group_id, request.member_id, request.rack_id, request.client_id)
-    if any(text is not None and len(text) > LONGEST_ID for text in texts):
-        return f"An id is longer than {LONGEST_ID} characters."
-    return None
+    return too_long(request.group_id, request.member_id, request.rack_id, request.client_id)
 
 
 def no_such_group(group_id: str) -> Refused:
@@ -53,24 +50,7 @@ def no_such_group(group_id: str) -> Refused:
 
 
 def not_a_share_group(group_id: str, *, exists: bool = True) -> Refused:
-    what = f"Group {group_id} is not a share group." if exists else f"Group {group_id} not found."
-    return Refused(ErrorCode.group_id_not_found, what)
-
-
-def wrong_epoch(received: int, known: int) -> Refused:
-    which = "greater" if received > known else "smaller"
-    return Refused(
-        ErrorCode.fenced_member_epoch,
-        f"The share group member has a {which} member epoch ({received}) than the one known by the "
-        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def group_is_full(most: int) -> Refused:
-    return Refused(
-        ErrorCode.group_max_size_reached,
-        f"The share group has reached its maximum capacity of {most} members.",
-    )
+    return not_such_a_group("share", group_id, exists=exists)
 
 
 def not_empty() -> Refused:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.groups.consumer_requests import Refused
+from anabranch.groups.heartbeats import Refused
 from anabranch.groups.share_records import TopicShare, read_key
 from anabranch.groups.share_state import ShareKey
 from anabranch.wire.kafka.schema import ErrorCode

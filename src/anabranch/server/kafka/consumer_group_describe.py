@@ -7,7 +7,8 @@ A group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND: clients t
 
 from typing import Any
 
-from anabranch.groups.consumer_requests import Refused, not_a_consumer_group
+from anabranch.groups.consumer_requests import not_a_consumer_group
+from anabranch.groups.heartbeats import Refused
 from anabranch.groups.shard import GroupShard
 from anabranch.server.kafka.described_groups import described_groups
 from anabranch.server.kafka.registry import Answer, RequestContext, api

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from anabranch.base.errors import AnabranchError
 from anabranch.groups.consumer_member import Partitions
-from anabranch.groups.consumer_requests import Heartbeat, Refused
+from anabranch.groups.consumer_requests import Heartbeat
+from anabranch.groups.heartbeats import Refused
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
-from anabranch.groups.consumer_requests import Refused
 from anabranch.groups.deletion import delete_group
+from anabranch.groups.heartbeats import Refused
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode

@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.base.errors import AnabranchError
 from anabranch.cluster.image import ClusterImage, TopicImage
-from anabranch.groups.consumer_requests import Refused
+from anabranch.groups.heartbeats import Refused
 from anabranch.groups.share_state import NOT_INITIALISED, UNKNOWN_COUNT, ShareKey
 from anabranch.groups.share_state_records import Snapshot
 from anabranch.server.kafka.errors import code_of, message_of

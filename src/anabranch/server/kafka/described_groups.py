@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
-from anabranch.groups.consumer_requests import Refused
+from anabranch.groups.heartbeats import Refused
 from anabranch.groups.shard import GroupShard
 from anabranch.server.kafka.described import GROUP_OPERATIONS, NOT_ASKED
 from anabranch.server.kafka.errors import code_of, message_of

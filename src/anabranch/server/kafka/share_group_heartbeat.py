@@ -9,7 +9,7 @@ is refused, is in `groups/share_heartbeat`.
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
-from anabranch.groups.consumer_requests import Refused
+from anabranch.groups.heartbeats import Refused
 from anabranch.groups.share_requests import ShareHeartbeat
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
