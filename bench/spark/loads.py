@@ -169,7 +169,8 @@ def latency(bench: Bench, source: str) -> Result:
     producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 0})
     for number in range(LATENCY_RECORDS):
         producer.produce(names[0], str(time.time()), partition=number % PARTITIONS)
-        producer.poll(1 / LATENCY_RATE_S)
+        producer.poll(0)
+        time.sleep(1 / LATENCY_RATE_S)  # poll() alone would be back with the first report of a delivery
     producer.flush(30)
     reader.join(60)
     query.stop()
