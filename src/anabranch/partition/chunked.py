@@ -23,7 +23,8 @@ from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
 
 _MOST_CHUNKS = 1 << 16
 _MOST_ENTRIES = 10_000
-_A_TURN = 16
+_A_TURN = 32  # offsets that are looked at
+_READ_BYTES = 64 << 10
 _HEAD_BYTES = 1024  # of an entry, enough for most metadata
 _SIZE = struct.Struct(">I")
 _CHECKED_BYTES = 6
@@ -39,28 +40,44 @@ async def whole_payload(partition: Partition, offset: int, last: MessageMetadata
     if count > _MOST_CHUNKS:
         raise TooLarge(f"a message of {count} chunks")
     chunks: dict[int, bytes] = {count - 1: payload}
-    size = len(payload)
-    for looked_at in range(_MOST_ENTRIES):
-        if len(chunks) == count:
-            return b"".join([chunks[number] for number in range(count)])
-        offset -= 1
-        if offset < partition.log_start:
-            break
-        part = partition.read(offset, 1, Isolation.UNCOMMITTED, whole_first=True)
+    size, looked_at = len(payload), 0
+    while looked_at < _MOST_ENTRIES and offset > partition.log_start:
+        entries, offset = _entries_before(partition, offset)
+        looked_at += len(entries)
+        for part in reversed(entries):
+            found = None if part is None else _chunk_in(part, last)
+            if found is None or found[0] in chunks:
+                continue
+            chunks[found[0]] = found[1]
+            size += len(found[1])
+            if size > LIMIT_BYTES:
+                raise TooLarge(f"a message of more than {LIMIT_BYTES} bytes, in {count} chunks")
+            if len(chunks) == count:
+                return b"".join([chunks[number] for number in range(count)])
+        await asyncio.sleep(0)
+    raise Incomplete(f"{count - len(chunks)} of a message's {count} chunks are not there")
+
+
+def _entries_before(partition: Partition, end: int) -> tuple[list[FileRange | None], int]:
+    """Some entries that lie just before `end`, in order, None for a batch of Kafka's; and where they begin.
+
+    A log can only be read forwards, and to find a place in it costs more than to go on from there.
+    """
+    offset = start = max(end - _A_TURN, partition.log_start)
+    entries: list[FileRange | None] = []
+    while offset < end:
+        part = partition.read(offset, _READ_BYTES, Isolation.UNCOMMITTED, whole_first=True)
         if part is None:
             break
-        header = read_header(part.file.pread(HEADER_SIZE, part.position))
-        if header.base_offset <= offset:
-            offset = header.base_offset
-            found = _chunk_in(part, last) if header.attributes & PULSAR_ENTRY else None
-            if found is not None and found[0] not in chunks:
-                chunks[found[0]] = found[1]
-                size += len(found[1])
-                if size > LIMIT_BYTES:
-                    raise TooLarge(f"a message of more than {LIMIT_BYTES} bytes, in {count} chunks")
-        if looked_at % _A_TURN == 0:
-            await asyncio.sleep(0)
-    raise Incomplete(f"{count - len(chunks)} of a message's {count} chunks are not there")
+        at, stop = part.position, part.position + part.size
+        while offset < end and at + HEADER_SIZE <= stop:
+            header = read_header(part.file.pread(HEADER_SIZE, at))
+            if header.base_offset < end:
+                is_entry = header.attributes & PULSAR_ENTRY
+                entries.append(FileRange(part.file, at, header.size_bytes) if is_entry else None)
+            start, offset = min(start, header.base_offset), header.last_offset + 1
+            at += header.size_bytes
+    return entries, start
 
 
 def _chunk_in(part: FileRange, wanted: MessageMetadata) -> tuple[int, bytes] | None:

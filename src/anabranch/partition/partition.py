@@ -178,7 +178,7 @@ class Partition:
     def append_entries(
         self, entries: Sequence[NewEntry], producer: tuple[int, int] | None = None
     ) -> AppendedEntries:
-        """Store what a Pulsar producer sent, in one go; `producer`, by id and epoch, if it is in a transaction."""
+        """Store what a Pulsar producer sent, in one go; `producer`, by id and epoch, if in a transaction."""
         if self.retired:
             raise UnknownTopic("the topic is gone")
         if producer is not None:

@@ -153,6 +153,20 @@ async def test_chunks_are_one_record_at_the_last_ones_offset(tmp_path: Path) -> 
     assert await values(partition, 4) == {4: b"abcdefghi"}  # wherever the reader begins
 
 
+async def test_chunks_may_lie_far_apart(tmp_path: Path) -> None:
+    hosted = Hosted(tmp_path)
+    hosted.topic("t", segment_bytes=4096)
+    partition = hosted.host.partition("t", 0)
+    for number, payload in enumerate((b"abc", b"def")):
+        partition.append_entries([chunk(number, payload)])
+        for _ in range(30):
+            hosted.put("t", "a", "b", "c")
+            partition.append_entries([send(0)])
+    partition.append_entries([chunk(2, b"ghi")])
+    assert len(partition.log.segments) > 1
+    assert await values(partition, partition.log_end - 1) == {partition.log_end - 1: b"abcdefghi"}
+
+
 async def test_chunks_that_are_not_all_there_are_no_message(tmp_path: Path) -> None:
     hosted = Hosted(tmp_path)
     hosted.topic("t")
