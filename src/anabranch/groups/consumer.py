@@ -3,6 +3,7 @@
     consumer_requests    the heartbeat: what may be asked, refusals, answers
     consumer_heartbeat   what is decided about it
     consumer_change      the group as it will be, and the records that say so
+    epoch_*              what share groups have and write alike;  heartbeats
     consumer_reconcile   a member's way from what it holds to its target
     consumer_group       the group as the log says it is;  consumer_member, consumer_records
     consumer_pace        how soon members come again
@@ -22,7 +23,7 @@ from anabranch.base.errors import Corrupt
 from anabranch.groups import consumer_heartbeat
 from anabranch.groups import consumer_requests as requests
 from anabranch.groups.classic_group import ClassicGroup
-from anabranch.groups.consumer_change import ASSIGN, NAME
+from anabranch.groups.consumer_change import NAME
 from anabranch.groups.consumer_describe import describe
 from anabranch.groups.consumer_group import ConsumerGroup
 from anabranch.groups.consumer_member import AWAY, JOINING, LEFT, MemberState
@@ -31,6 +32,7 @@ from anabranch.groups.consumer_records import EPOCH, KEY_VERSIONS, TOPICS, read_
 from anabranch.groups.consumer_requests import Heartbeat
 from anabranch.groups.consumer_turn import REBALANCE, Turn
 from anabranch.groups.effects import Answer, Effects, Token
+from anabranch.groups.epoch_change import ASSIGN
 from anabranch.groups.group import Group
 from anabranch.groups.heartbeats import decided
 from anabranch.groups.parts import Surroundings

@@ -8,10 +8,7 @@
 
 A decision looks at the change, not at the group, which follows when the records are in the log.
 
-The target is computed at once when the epoch goes up, whoever's request that was: members that are not
-heard of for a while then lose no time.  Only when epochs follow each other quickly (many members starting
-together) is it put off, by at most `group.consumer.assignment.interval.ms`, and less in a small group,
-where computing it costs nothing.
+When the target is computed is in `epoch_change`.
 """
 
 import logging
@@ -21,10 +18,10 @@ from anabranch.groups.assignors import ASSIGNORS
 from anabranch.groups.assignors.subscribers import Subscriber
 from anabranch.groups.consumer_group import ConsumerGroup, preferred_assignor, topics_of
 from anabranch.groups.consumer_member import Member, Partitions
-from anabranch.groups.consumer_pace import assignment_interval_ms
 from anabranch.groups.consumer_records import (
     HELD,
     MEMBER,
+    RECORDS,
     REGEX,
     TARGET,
     Resolved,
@@ -32,37 +29,32 @@ from anabranch.groups.consumer_records import (
     held_record,
     member_record,
     regex_record,
-    target_epoch_record,
     target_record,
     tombstone,
 )
 from anabranch.groups.consumer_regex_match import TopicPattern
-from anabranch.groups.effects import Effects, KeyValue
+from anabranch.groups.effects import Effects
+from anabranch.groups.epoch_change import EpochChange
 from anabranch.groups.parts import Surroundings, TopicFacts
-from anabranch.groups.subscribed_topics import LOOK_AT_TOPICS_MS, subscribed_topics, topics_hash
+from anabranch.groups.subscribed_topics import subscribed_topics, topics_hash
 
 log = logging.getLogger(__name__)
 
 NAME = "consumer"
-ASSIGN = "assign"
-
 
 _NOBODY = Member(member_id="")
 
 
-class Change:
+class Change(EpochChange[Member]):
+    name = NAME
+    records = RECORDS
+
     def __init__(self, group: ConsumerGroup, around: Surroundings, effects: Effects, now_ms: int) -> None:
+        super().__init__(group, around, effects, now_ms)
         self.group = group
-        self.members = dict(group.members)
-        self.targets = dict(group.targets)
-        self.target_epoch = group.target_epoch
-        self.epoch = group.epoch
         self._topics_hash = group.topics_hash
         self._resolved = dict(group.resolved)
         self._subscriptions_changed = False
-        self._around = around
-        self._effects = effects
-        self._now_ms = now_ms
 
     def put(self, member: Member) -> None:
         """Have `member` ask for what it asks for."""
@@ -81,11 +73,7 @@ class Change:
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
-        group_id = self.group.group_id
-        for kind in (HELD, TARGET, MEMBER):
-            self._write(tombstone(kind, group_id, member_id))
-        del self.members[member_id]
-        self.targets.pop(member_id, None)
+        self._forget(member_id, (HELD, TARGET, MEMBER))
         self._subscriptions_changed = True
 
     def replace(self, old: Member, new: Member) -> None:
@@ -111,9 +99,8 @@ class Change:
     def follow_topics(self) -> None:
         """Look whether topics have come, gone or grown since the last epoch; not at every heartbeat."""
         group = self.group
-        if self._now_ms - group.looked_at_topics_ms < LOOK_AT_TOPICS_MS:
+        if not self._is_time_to_look_at_topics():
             return
-        self._effects.after(lambda: _looked_at_topics(group, self._now_ms))
         names = self._around.topics.names()
         if group.resolved and group.names_seen is not names:
             self._effects.after(lambda: _saw_names(group, names))
@@ -162,17 +149,10 @@ class Change:
 
     def _maybe_assign(self, subscribed: dict[str, TopicFacts]) -> None:
         configured_ms = self._around.config_of(self.group.group_id).consumer_assignment_interval_ms
-        interval_ms = assignment_interval_ms(configured_ms, len(self.members))
-        due_ms = self.group.target_computed_ms + interval_ms
-        timer = (NAME, ASSIGN, self.group.group_id)
-        if self._now_ms < due_ms <= self._now_ms + interval_ms:  # a clock set back delays nothing
-            self._effects.at(timer, due_ms)
-            return
-        self._effects.cancel(timer)
-        self._assign(subscribed)
+        if self._is_time_to_assign(configured_ms):
+            self._assign(subscribed)
 
     def _assign(self, subscribed: dict[str, TopicFacts]) -> None:
-        group_id = self.group.group_id
         ids = {name: facts.topic_id for name, facts in subscribed.items()}
         subscribers = {
             member_id: Subscriber(
@@ -186,22 +166,10 @@ class Change:
         topics = {facts.topic_id: facts for facts in subscribed.values()}
         default = self._around.config().consumer_assignors[0]
         assign = ASSIGNORS[preferred_assignor(self.members.values(), default)]
-        for member_id, target in assign(subscribers, topics).items():
-            if target != self.targets.get(member_id):
-                self._write(target_record(group_id, member_id, target))
-            self.targets[member_id] = target
-        self.target_epoch = self.epoch
-        self._write(target_epoch_record(group_id, self.epoch, self._now_ms))
+        self._set_targets(assign(subscribers, topics))
 
     def target_of(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, {})
-
-    def _write(self, record: KeyValue) -> None:
-        self._effects.write(record.key, record.value)
-
-
-def _looked_at_topics(group: ConsumerGroup, now_ms: int) -> None:
-    group.looked_at_topics_ms = now_ms
 
 
 def _saw_names(group: ConsumerGroup, names: frozenset[str]) -> None:

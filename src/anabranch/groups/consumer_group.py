@@ -19,7 +19,7 @@ from uuid import UUID
 
 import msgspec
 
-from anabranch.groups.consumer_member import LEFT, Held, Member, MemberState, Partitions
+from anabranch.groups.consumer_member import LEFT, Held, Member, MemberState
 from anabranch.groups.consumer_records import (
     EPOCH,
     HELD,
@@ -37,6 +37,7 @@ from anabranch.groups.consumer_records import (
     tombstone,
 )
 from anabranch.groups.effects import KeyValue
+from anabranch.groups.epoch_group import EpochGroup
 from anabranch.groups.epoch_records import Key
 from anabranch.groups.group import GroupKind
 from anabranch.wire.kafka.schema import ErrorCode
@@ -47,24 +48,17 @@ _NOT_TOLD = -1
 """The epoch of a transactional commit that does not say who commits."""
 
 
-class ConsumerGroup:
+class ConsumerGroup(EpochGroup[Member]):
     kind = GroupKind.CONSUMER
     protocol_type = "consumer"
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 1
-        self.topics_hash = 0
-        self.target_epoch = 0
-        self.target_computed_ms = 0
-        self.members: dict[str, Member] = {}
-        self.targets: dict[str, Partitions] = {}
+        super().__init__(group_id)
         self.resolved: dict[str, Resolved] = {}
         self.owners: dict[tuple[UUID, int], str] = {}
         self.static: dict[str, str] = {}
         """The member by its instance id."""
         # What a restart may forget.
-        self.looked_at_topics_ms = 0
         self.names_seen: frozenset[str] | None = None
         self.told_to_rejoin: set[str] = set()
         """Members of the classic protocol whose time to join again runs."""
@@ -80,10 +74,6 @@ class ConsumerGroup:
         return (
             "Stable" if all(self.has_arrived(member) for member in self.members.values()) else "Reconciling"
         )
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     def has_arrived(self, member: Member) -> bool:
         return member.state is MemberState.STABLE and member.epoch == self.target_epoch
@@ -124,12 +114,6 @@ class ConsumerGroup:
             return ErrorCode.none
         member = self.members.get(member_id or "")
         return ErrorCode.unknown_member_id if member is None else _check_epoch(member, epoch)
-
-    def heard_of(self, member_id: str, now_ms: int) -> None:
-        """Only heartbeats keep a member of this protocol in its group."""
-
-    def ages_from(self, committed_ms: int) -> int | None:
-        return committed_ms
 
     def tombstones(self) -> list[KeyValue]:
         """Held before asked for, so that whoever replays half of them has no owner without a member."""

@@ -4,6 +4,7 @@
     share_heartbeat    what is decided about it
     share_change       the group as it will be, and the records that say so
     share_group        the group as the log says it is;  share_records
+    epoch_*            what consumer groups have and write alike;  heartbeats
     share_coordinator  what takes more than one decision: share partitions begin, are reset, end
     share_states       what the group is done with;  share_state, share_state_shard, share_state_records
     assignors/simple   who reads what
@@ -24,10 +25,11 @@ from anabranch.groups import share_requests as requests
 from anabranch.groups.consumer_describe import described_assignment
 from anabranch.groups.consumer_member import JOINING, LEFT
 from anabranch.groups.effects import Answer, Effects, Token
+from anabranch.groups.epoch_change import ASSIGN
 from anabranch.groups.group import Group
 from anabranch.groups.heartbeats import decided
 from anabranch.groups.parts import Surroundings
-from anabranch.groups.share_change import ASSIGN, NAME
+from anabranch.groups.share_change import NAME
 from anabranch.groups.share_group import ShareGroup
 from anabranch.groups.share_heartbeat import ShareTurn
 from anabranch.groups.share_records import EPOCH, KEY_VERSIONS, Shares, ShareTopics, TopicShare, read_key

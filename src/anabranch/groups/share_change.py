@@ -18,13 +18,14 @@ import msgspec
 from anabranch.groups.assignors.simple import assign_simply
 from anabranch.groups.assignors.subscribers import Subscriber
 from anabranch.groups.consumer_member import Partitions
-from anabranch.groups.consumer_pace import assignment_interval_ms
-from anabranch.groups.effects import Effects, KeyValue
+from anabranch.groups.effects import Effects
+from anabranch.groups.epoch_change import EpochChange
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.share_group import ShareGroup
 from anabranch.groups.share_records import (
     CURRENT,
     MEMBER,
+    RECORDS,
     TARGET,
     ShareMember,
     ShareTopics,
@@ -32,28 +33,21 @@ from anabranch.groups.share_records import (
     current_record,
     epoch_record,
     member_record,
-    target_epoch_record,
-    target_record,
-    tombstone,
     topics_record,
 )
-from anabranch.groups.subscribed_topics import LOOK_AT_TOPICS_MS, subscribed_topics, topics_hash
+from anabranch.groups.subscribed_topics import subscribed_topics, topics_hash
 
 NAME = "share"
-ASSIGN = "assign"
 
 
-class ShareChange:
+class ShareChange(EpochChange[ShareMember]):
+    name = NAME
+    records = RECORDS
+
     def __init__(self, group: ShareGroup, around: Surroundings, effects: Effects, now_ms: int) -> None:
+        super().__init__(group, around, effects, now_ms)
         self.group = group
-        self.members = dict(group.members)
-        self.targets = dict(group.targets)
         self.topics = group.topics
-        self.epoch = group.epoch
-        self.target_epoch = group.target_epoch
-        self._around = around
-        self._effects = effects
-        self._now_ms = now_ms
         self._needs_epoch = False
         self._looks_at_topics = False
 
@@ -69,10 +63,7 @@ class ShareChange:
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
-        for kind in (CURRENT, TARGET, MEMBER):
-            self._write(tombstone(kind, self.group.group_id, member_id))
-        del self.members[member_id]
-        self.targets.pop(member_id, None)
+        self._forget(member_id, (CURRENT, TARGET, MEMBER))
         self._needs_epoch = True
 
     def arrive(self, member: ShareMember) -> ShareMember:
@@ -93,11 +84,7 @@ class ShareChange:
 
     def follow_topics(self) -> None:
         """Look whether topics have come, gone or grown since the last epoch; not at every heartbeat."""
-        group, now_ms = self.group, self._now_ms
-        if now_ms - group.looked_at_topics_ms < LOOK_AT_TOPICS_MS:
-            return
-        self._effects.after(lambda: _looked_at_topics(group, now_ms))
-        if topics_hash(self._subscribed()) != group.topics_hash:
+        if self._is_time_to_look_at_topics() and topics_hash(self._subscribed()) != self.group.topics_hash:
             self._needs_epoch = self._looks_at_topics = True
 
     def set_topics(self, topics: ShareTopics) -> None:
@@ -146,17 +133,10 @@ class ShareChange:
 
     def _maybe_assign(self) -> None:
         configured_ms = self._around.config_of(self.group.group_id).share_assignment_interval_ms
-        interval_ms = assignment_interval_ms(configured_ms, len(self.members))
-        due_ms = self.group.target_computed_ms + interval_ms
-        timer = (NAME, ASSIGN, self.group.group_id)
-        if self._now_ms < due_ms <= self._now_ms + interval_ms:  # a clock set back delays nothing
-            self._effects.at(timer, due_ms)
-            return
-        self._effects.cancel(timer)
-        self._assign(self._subscribed())
+        if self._is_time_to_assign(configured_ms):
+            self._assign(self._subscribed())
 
     def _assign(self, subscribed: dict[str, TopicFacts]) -> None:
-        group_id = self.group.group_id
         subscribers = {
             member_id: Subscriber(
                 frozenset(subscribed[name].topic_id for name in member.topic_names if name in subscribed),
@@ -164,12 +144,7 @@ class ShareChange:
             )
             for member_id, member in self.members.items()
         }
-        for member_id, target in assign_simply(subscribers, self._assignable(subscribed)).items():
-            if target != self.targets.get(member_id):
-                self._write(target_record(group_id, member_id, target))
-            self.targets[member_id] = target
-        self.target_epoch = self.epoch
-        self._write(target_epoch_record(group_id, self.epoch, self._now_ms))
+        self._set_targets(assign_simply(subscribers, self._assignable(subscribed)))
 
     def _assignable(self, subscribed: dict[str, TopicFacts]) -> Partitions:
         """What is initialised of the topics that are there."""
@@ -183,10 +158,3 @@ class ShareChange:
             for facts in subscribed.values()
             if facts.topic_id in initialised
         }
-
-    def _write(self, record: KeyValue) -> None:
-        self._effects.write(record.key, record.value)
-
-
-def _looked_at_topics(group: ShareGroup, now_ms: int) -> None:
-    group.looked_at_topics_ms = now_ms

@@ -16,8 +16,9 @@ from uuid import UUID
 
 import msgspec
 
-from anabranch.groups.consumer_member import LEFT, Partitions
+from anabranch.groups.consumer_member import LEFT
 from anabranch.groups.effects import KeyValue
+from anabranch.groups.epoch_group import EpochGroup
 from anabranch.groups.epoch_records import Key
 from anabranch.groups.group import GroupKind
 from anabranch.groups.share_records import (
@@ -42,31 +43,19 @@ from anabranch.groups.share_state import ShareKey
 from anabranch.wire.kafka.schema import ErrorCode
 
 
-class ShareGroup:
+class ShareGroup(EpochGroup[ShareMember]):
     kind = GroupKind.SHARE
     protocol_type = "share"
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 1
-        self.topics_hash = 0
-        self.target_epoch = 0
-        self.target_computed_ms = 0
-        self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Partitions] = {}
+        super().__init__(group_id)
         self.topics = ShareTopics()
-        # What a restart may forget.
-        self.looked_at_topics_ms = 0
 
     # --- what others ask
 
     @property
     def state(self) -> str:
         return "Stable" if self.members else "Empty"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in member.topic_names for member in self.members.values())
@@ -82,12 +71,6 @@ class ShareGroup:
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         return ErrorCode.group_id_not_found
-
-    def heard_of(self, member_id: str, now_ms: int) -> None:
-        """Only heartbeats keep a member in its group."""
-
-    def ages_from(self, committed_ms: int) -> int | None:
-        return committed_ms
 
     def tombstones(self) -> list[KeyValue]:
         return [
