@@ -18,7 +18,7 @@ may begin anywhere.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from anabranch.base.clock import Clock
 from anabranch.partition.partition import Partition
@@ -26,6 +26,7 @@ from anabranch.subscriptions.cursor import Cursor
 
 _FRESH_MS = 10_000
 _MOST_READERS = 10_000
+_MOST_ALIKE = 16
 
 Place = tuple[str, int]
 """A partition, by the name of its topic and its index."""
@@ -40,6 +41,13 @@ class Client(Protocol):
 
 Ahead = Callable[[str, str, int], Cursor | None]
 """What a group that has members has acknowledged of a partition, by group, topic and index."""
+
+
+class _Asked(NamedTuple):
+    """A group that stands at `position`, of which somebody was told so."""
+
+    position: int
+    asked_ms: int
 
 
 class _Reader:
@@ -70,6 +78,7 @@ class Handovers:
         self._partition = partition
         self._clock = clock
         self._readers: dict[tuple[Partition, str | None, str | None], dict[str, _Reader]] = {}
+        self._lately: dict[tuple[Place, str | None, str | None], dict[str, _Asked]] = {}
 
     @property
     def are_none(self) -> bool:
@@ -80,6 +89,8 @@ class Handovers:
         self, client: Client, client_id: str | None, group_id: str, place: Place, position: int
     ) -> None:
         """A client was told that the group stands at `position`; -1: nowhere yet."""
+        now_ms = self._clock.now_ms()
+        lately = self._note((place, client.address, client_id), group_id, _Asked(position, now_ms))
         cursor = self._ahead(group_id, *place)
         if cursor is None and not self._readers:
             return
@@ -90,15 +101,34 @@ class Handovers:
                 cursor = None
         key = (partition, client.address, client_id)
         readers = self._readers.pop(key, {})
-        if position < 0:
+        if any(each.position < 0 for each in lately.values()):
             return
         readers.pop(group_id, None)
+        for other, asked in lately.items():
+            if other != group_id and other not in readers:
+                readers[other] = _Reader(other, place, None, *asked)
         if cursor is not None or readers:
-            readers[group_id] = _Reader(group_id, place, cursor, position, self._clock.now_ms())
+            readers[group_id] = _Reader(group_id, place, cursor, position, now_ms)
         if any(reader.cursor is not None for reader in readers.values()):
             if len(self._readers) >= _MOST_READERS:
                 del self._readers[next(iter(self._readers))]
             self._readers[key] = readers
+
+    def _note(
+        self, key: tuple[Place, str | None, str | None], group_id: str, asked: _Asked
+    ) -> dict[str, _Asked]:
+        """The groups whose positions were asked for in the same way and not long ago, with this one."""
+        since_ms = asked.asked_ms - _FRESH_MS
+        known = self._lately.pop(key, {})
+        lately = {other: each for other, each in known.items() if each.asked_ms >= since_ms}
+        lately.pop(group_id, None)
+        if len(lately) >= _MOST_ALIKE:
+            del lately[next(iter(lately))]
+        lately[group_id] = asked
+        if len(self._lately) >= _MOST_READERS:
+            del self._lately[next(iter(self._lately))]
+        self._lately[key] = lately
+        return lately
 
     def ahead_of(
         self, client: Client, client_id: str | None, partition: Partition, offset: int

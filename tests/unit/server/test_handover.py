@@ -145,10 +145,29 @@ async def test_when_two_may_be_meant_neither_is(served: Served, others: tuple[in
     assert (await fetched(served, 1))[0] == list(range(1, 12))
 
 
+@pytest.mark.parametrize("position", [1, -1])
+async def test_who_asked_before_may_be_meant(served: Served, position: int) -> None:
+    served.services.handovers.asked(served.peer, CLIENT, "h", ("t", 0), position)
+    asks(served, acked(1, 3), group="g")
+    assert (await fetched(served, 1))[0] == list(range(1, 12))
+
+
+async def test_who_asked_before_and_stands_elsewhere_is_not_meant(served: Served) -> None:
+    served.services.handovers.asked(served.peer, CLIENT, "h", ("t", 0), 2)
+    asks(served, acked(1, 3), group="g")
+    assert (await fetched(served, 1))[0] == [1, 2]
+    served.clock.ms += 11_000
+    served.services.handovers.asked(served.peer, CLIENT, "h", ("t", 0), -1)
+    served.clock.ms += 11_000
+    asks(served, acked(1, 3), group="g")
+    assert (await fetched(served, 1))[0] == [1, 2]
+
+
 async def test_a_group_that_begins_somewhere_may_be_meant(served: Served) -> None:
     asks(served, acked(1, 3), group="g")
     served.services.handovers.asked(served.peer, CLIENT, "new", ("t", 0), -1)
     assert (await fetched(served, 1))[0] == list(range(1, 12))
+    served.clock.ms += 11_000
     asks(served, acked(1, 3), group="g")
     served.services.handovers.asked(served.peer, "other", "new", ("t", 0), -1)
     assert (await fetched(served, 1))[0] == [1, 2]
