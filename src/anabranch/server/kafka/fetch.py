@@ -29,7 +29,7 @@ from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from anabranch.server.handover_records import passed, unacked_part
 from anabranch.server.kafka.errors import code_of
-from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, Told, Waiting, api
+from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
 
@@ -69,7 +69,7 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
     return work
 
 
-class Fetch:
+class Fetch(ToldAtOnce):
     """One fetch request, looked at once or several times."""
 
     __slots__ = (
@@ -87,12 +87,10 @@ class Fetch:
         "_services",
         "_session",
         "_size",
-        "_told",
         "_translating",
         "_wanted",
         "_watched",
         "_whole",
-        "answered",
     )
 
     def __init__(
@@ -106,6 +104,7 @@ class Fetch:
         max_bytes: int,
         isolation: Isolation,
     ) -> None:
+        super().__init__()
         self._ctx = ctx
         self._services = ctx.services
         self._session = session
@@ -119,7 +118,6 @@ class Fetch:
         self._size = 0
         self._failed = False
         self._scheduled = False
-        self._told: Told | None = None
         self._translating: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -282,7 +280,7 @@ class Fetch:
     def wait(self, seconds: float) -> None:
         """Have `answered` filled in when there is enough or `seconds` have passed."""
         self._loop = asyncio.get_running_loop()
-        self.answered: Deferred = self._loop.create_future()
+        self.answered = self._loop.create_future()
         self.answered.add_done_callback(self._leave)
         self._deadline = self._loop.call_later(seconds, self.expire)
         self._moved: set[int] = set()
@@ -347,14 +345,6 @@ class Fetch:
         except Exception as error:  # noqa: BLE001  as above
             self.answered.set_exception(error)
         self._tell()
-
-    def then(self, told: Told) -> None:
-        self._told = told
-
-    def _tell(self) -> None:
-        """A callback of the future would come a turn of the loop later, after a look at all sockets."""
-        if self._told is not None:
-            self._told(self.answered)
 
     def _leave(self, _: Deferred) -> None:
         self._deadline.cancel()

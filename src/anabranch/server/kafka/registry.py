@@ -48,6 +48,25 @@ class Waiting(Protocol):
         """Wait no longer: answer with what there is."""
 
 
+class ToldAtOnce:
+    """Whoever waits for `answered` is told in the turn of the loop that fills it in."""
+
+    __slots__ = ("_told", "answered")
+
+    answered: Deferred
+
+    def __init__(self) -> None:
+        self._told: Told | None = None
+
+    def then(self, told: Told) -> None:
+        self._told = told
+
+    def _tell(self) -> None:
+        """A callback of the future would come a turn of the loop later, after a look at all sockets."""
+        if self._told is not None:
+            self._told(self.answered)
+
+
 class RequestContext:
     """What a handler knows about a request besides its fields.  Requests with the same header share one."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from anabranch.base.errors import AnabranchError, Invalid
 from anabranch.server.kafka.errors import code_of, message_of
-from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, Told, Waiting, api
+from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
 from anabranch.server.kafka.share_acks import Acks, acks_in, carry_out, key_of, member_of, places_in
 from anabranch.server.services import Services
 from anabranch.server.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
@@ -57,10 +57,11 @@ def _session(request: Any, acks: Acks, ctx: RequestContext) -> ShareSession:
     return sessions.go_on(member, epoch, wanted, forgotten)
 
 
-class ShareFetch:
+class ShareFetch(ToldAtOnce):
     """One share fetch, looked at once or several times."""
 
     def __init__(self, services: Services, session: ShareSession, request: Any, acks: Acks) -> None:
+        super().__init__()
         self._shares = services.share_partitions
         self._sessions = services.share_sessions
         self._session = session
@@ -80,7 +81,6 @@ class ShareFetch:
         self._watched: list[LiveSharePartition] = []
         self._deadline: asyncio.TimerHandle | None = None
         self._is_deferred = self._is_late = self._is_stopping = self._is_scheduled = False
-        self._told: Told | None = None
 
     # --- from the request to the first look
 
@@ -99,7 +99,7 @@ class ShareFetch:
     def _defer(self) -> None:
         self._is_deferred = True
         self._loop = asyncio.get_running_loop()
-        self.answered: Deferred = self._loop.create_future()
+        self.answered = self._loop.create_future()
         self.answered.add_done_callback(self._leave)
 
     def _find_open(self) -> bool:
@@ -222,14 +222,6 @@ class ShareFetch:
         if not self.answered.done():
             self.answered.set_exception(error)
             self._tell()
-
-    def then(self, told: Told) -> None:
-        self._told = told
-
-    def _tell(self) -> None:
-        """A callback of the future would come a turn of the loop later, after a look at all sockets."""
-        if self._told is not None:
-            self._told(self.answered)
 
     # --- waiting
 
