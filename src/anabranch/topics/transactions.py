@@ -90,6 +90,8 @@ class Transactions:
             if number is None or number >= COORDINATORS:
                 continue
             txn = TxnId.of(number, Producer(found.producer_id, found.epoch))
+            if txn.transactional_id != id:
+                continue  # a Kafka client's, that has called itself so
             self._last[number] = max(self._last[number], txn.number)
             if found.state is State.ONGOING and txn not in self._timers:
                 self._opened(txn, found.started_ms + found.timeout_ms - self._clock.now_ms())
