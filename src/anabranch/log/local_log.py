@@ -61,11 +61,11 @@ class LocalLog:
         "_clock",
         "_created_ms",
         "_disk",
-        "_marked",
         "_marks",
         "_roll_config",
         "_roll_ms",
         "config",
+        "departed",
         "epochs",
         "folder",
         "has_entries",
@@ -92,7 +92,7 @@ class LocalLog:
         self.producers = state.producers
         self.has_entries = disk.exists(folder / ENTRIES)  # of Pulsar producers, once there were any
         self.view: CompactedLog | None = None  # the compacted one, if there is any
-        self._marked = 0  # segments that left the log
+        self.departed = 0  # segments that left the log, or were replaced
         self._marks: dict[int, tuple[Segment, int]] = {}
         self._created_ms = clock.now_ms()
         self._roll_config: LogConfig | None = None  # what `_roll_ms` was worked out from
@@ -314,8 +314,8 @@ class LocalLog:
 
         Numbered, since compaction replaces a segment by one of the same name: readers may be in several.
         """
-        segment.rename(f".{self._marked}{DELETED}")
-        self._marked += 1
+        segment.rename(f".{self.departed}{DELETED}")
+        self.departed += 1
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
         """Put `new`, whose files are in place, where `old` were."""

@@ -14,12 +14,13 @@ _NONE = (-1, -1, -1)
 
 class LastMessage:
     """The last message that readers see, remembered: behind it may lie any number of aborted ones and of
-    markers, and clients ask for it again and again."""
+    markers, and clients ask for it again and again.  Compaction may have taken it since."""
 
-    __slots__ = ("_end", "_found", "_found_end", "_partition")
+    __slots__ = ("_departed", "_end", "_found", "_found_end", "_partition")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
+        self._departed = 0
         self._end = 0  # everything below was looked at
         self._found: tuple[int, int, int] = _NONE
         self._found_end = 0
@@ -27,7 +28,9 @@ class LastMessage:
     def look(self) -> tuple[int, int, int]:
         """(ledger, entry id, batch index); all -1 if there is none."""
         partition = self._partition
-        end = partition.last_stable
+        end, departed = partition.last_stable, partition.log.departed
+        if departed != self._departed:
+            self._departed, self._end, self._found = departed, 0, _NONE
         if end != self._end:
             header = _batch_before(partition, end, self._end if self._end < end else 0)
             if header is not None:

@@ -20,6 +20,7 @@ from anabranch.topics.compacting import ERROR, NOT_RUN, RUNNING, SUCCESS, Alread
 from anabranch.topics.errors import NotAllowed
 from anabranch.topics.topic import Topic
 from anabranch.topics.topic_stats import internal_stats_of, stats_of
+from tests.support.compaction import compact_now
 from tests.support.topics import Bench, send, wanted
 
 EARLIEST, LATEST = -1, (1 << 63) - 1
@@ -319,6 +320,19 @@ async def test_the_last_message(tmp_path: Path) -> None:
     assert topic.last_message(compacted=True) == (0, 3, -1)
     await compacted(topic)
     assert topic.last_message(compacted=True) == (-1, -1, -1)
+
+
+async def test_the_last_message_that_kafkas_compaction_left(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("t")
+    await publish(bench, topic, "a", "b")
+    producer = bench.new_producer("p")
+    await topic.add_producer(producer)
+    topic.publish(producer, [send(0, size=10)])  # it has no key, and goes
+    assert topic.last_message() == (0, 2, -1)
+    topic.partition.log.roll()
+    compact_now(topic.partition.log)
+    assert topic.last_message() == (0, 1, -1)
 
 
 async def test_seek(tmp_path: Path) -> None:
