@@ -79,6 +79,9 @@ async def test_policies_of_topics(http: Http, path: str, value: Any, wrong: Any,
 
 
 async def test_what_holds_for_a_topic(http: Http) -> None:
+    await http.done("PUT", f"{NAMESPACE}/compactionThreshold", 5 << 30)
+    assert await http.get(f"{TOPIC}/compactionThreshold?applied=true") == 5 << 30
+    assert (await http.admin("PUT", f"{NAMESPACE}/compactionThreshold", 1 << 63)).status == 400
     await http.done("PUT", f"{NAMESPACE}/compactionThreshold", 1000)
     assert await http.get(f"{TOPIC}/compactionThreshold?applied=true") == 1000
     await http.done("POST", f"{TOPIC}/compactionThreshold", 0)

@@ -22,21 +22,21 @@ _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 
 
-def zero_or_more(refusal: str) -> Check:
-    """A number of 0 or more; `refusal` is what Pulsar says to others."""
+def zero_or_more(refusal: str, *, is_long: bool = False) -> Check:
+    """A number of 0 or more, of 64 bits if `is_long`; `refusal` is what Pulsar says to others."""
 
     def check(value: int, call: Call) -> None:
-        _check_int(value)
+        _check_int(value, _LONG_MAX if is_long else _INT_MAX)
         if value < 0:
             raise Refused(412, refusal)
 
     return check
 
 
-def _check_int(value: int) -> None:
-    """Pulsar's numbers have 32 bits, and what is beyond is no request to it."""
-    if abs(value) > _INT_MAX:
-        raise Refused(400, f"the body is not what it should be: a number is beyond {_INT_MAX}")
+def _check_int(value: int, most: int = _INT_MAX) -> None:
+    """Most of Pulsar's numbers have 32 bits, and what is beyond is no request to it."""
+    if abs(value) > most:
+        raise Refused(400, f"the body is not what it should be: a number is beyond {most}")
 
 
 def retention(value: RetentionPolicies, call: Call) -> None:

@@ -149,7 +149,7 @@ _POLICIES = (
         "compactionThreshold",
         "compaction_threshold",
         int,
-        zero_or_more("compactionThreshold must be 0 or more"),
+        zero_or_more("compactionThreshold must be 0 or more", is_long=True),
         setter="PUT",
     ),
     Policy(

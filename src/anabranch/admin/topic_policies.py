@@ -207,7 +207,7 @@ _POLICIES = (
         "compaction_threshold",
         int,
         lambda r: r.compaction_threshold_bytes or 0,
-        zero_or_more("Invalid value for compactionThreshold"),
+        zero_or_more("Invalid value for compactionThreshold", is_long=True),
     ),
     Policy(
         "deduplicationSnapshotInterval",
