@@ -1,5 +1,6 @@
 """The registry as Kafka's users know it: schemas by their ids, and what there is at all."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -95,6 +96,7 @@ async def every(call: Call) -> list[RegisteredSchema]:
     for subject, number in page(call, places):
         one = await schemas_of(call).subjects.version(subject, number, deleted=is_deleted)
         found.append(await shown(call, one.schema, one))
+        await asyncio.sleep(0)  # there may be many
     return found
 
 
