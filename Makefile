@@ -1,4 +1,5 @@
 # Every target does its own set-up: the first one makes .venv, later ones find it up to date.
+# Tests mostly wait, so three processes run them, a file each.
 # PYTHON=/path/to/python picks the interpreter (3.11 or newer); PYTEST="-k name" narrows a test run.
 
 VENV := .venv
@@ -27,7 +28,7 @@ check: $(STAMP) ## format, lint, types, and the rules the tree keeps (quick)
 	$(BIN)/python -m pytest -q tests/tidy
 
 test: check ## check, then all tests
-	$(BIN)/python -m pytest -q --durations=12 --durations-min=1 --ignore=tests/tidy $(PYTEST)
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --durations=12 --durations-min=1 --ignore=tests/tidy $(PYTEST)
 
 fmt: $(STAMP) ## format, and fix what the linter can
 	$(BIN)/ruff format .
