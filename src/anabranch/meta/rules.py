@@ -231,9 +231,7 @@ def _retention(
     )
 
 
-def _counts(
-    defaults: PolicyDefaults, namespace: NamespacePolicies, topic: TopicPolicies
-) -> dict[str, Any]:
+def _counts(defaults: PolicyDefaults, namespace: NamespacePolicies, topic: TopicPolicies) -> dict[str, Any]:
     return {
         "max_producers": _limit(
             topic.max_producers_per_topic, namespace.max_producers_per_topic, defaults.max_producers_per_topic
