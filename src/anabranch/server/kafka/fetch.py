@@ -34,6 +34,7 @@ from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
 
 _OPENED_A_TURN = 16  # half a millisecond each, if they are new
+_RETRY_S = 0.1
 _TRANSLATED_S = 5.0
 _MOST_BYTES = 1 << 30  # with the oversized batch and the headers, what the length of an answer can say
 
@@ -293,8 +294,16 @@ class Fetch(ToldAtOnce):
 
     def _await_translations(self) -> None:
         for i, translated in self._translating:
-            translated.add_done_callback(lambda _, i=i: self._wake(i))  # type: ignore[misc]
+            translated.add_done_callback(partial(self._translated, i))
         self._translating.clear()
+
+    def _translated(self, i: int, done: "asyncio.Future[None]") -> None:
+        if done.cancelled():
+            return
+        if done.exception() is None:
+            self._wake(i)
+        else:  # a disk that fails, as a rule: not at once again
+            self._loop.call_later(_RETRY_S, self._wake, i)
 
     def _wake(self, i: int) -> None:
         """A partition has moved on.  Several may in one turn of the loop: look once, afterwards."""

@@ -304,6 +304,29 @@ async def test_what_goes_wrong_while_waiting_is_heard_of(
     assert (watchers(served, 0), watchers(served, 1)) == (0, 0)
 
 
+async def test_a_translation_that_fails_is_not_asked_for_at_once_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def failed(*_: object) -> "asyncio.Future[None]":
+        nonlocal asked
+        asked += 1
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_exception(OSError("the disk fails"))
+        return future
+
+    monkeypatch.setattr(
+        Fetch, "_prepared", lambda self, partition, i, *_: self._translating.append((i, failed()))
+    )
+    fill(served, 0, 10)
+    served.partition("t", 0).log.has_entries = True
+    work = waiting(served, [("t", 0, 0)])
+    await turns(100)
+    assert asked == 1
+    work.expire()
+
+
 async def test_the_deadline_answers_with_what_there_is(served: Served) -> None:
     work = waiting(served, [("t", 0, 0)], min_bytes=1000, max_wait=30)
     (size,) = fill(served, 0, 10)
