@@ -124,3 +124,15 @@ async def test_what_is_damaged_stops_nobody(tmp_path: Path) -> None:
         assert not http.node.failed.done()
         await http.done("DELETE", TOPIC)
         assert (await http.get("/persistent/public/default")) == []
+
+
+async def test_a_schema_may_come_before_its_topic(http: Http) -> None:
+    early = "/schemas/public/default/early"
+    assert (await http.admin("GET", f"{early}/schema")).status == 404
+    answer = await http.admin("POST", f"{early}/schema", posted("AVRO", avro("a")))
+    assert (answer.status, answer.json) == (200, {"version": {"version": 0}})
+    assert (await http.get(f"{early}/schema"))["version"] == 0
+    await http.done("PUT", "/persistent/public/default/early")
+    assert (await http.get(f"{early}/schema"))["version"] == 0
+    nowhere = await http.admin("POST", "/schemas/public/nowhere/t/schema", posted("AVRO", avro("a")))
+    assert nowhere.status == 404

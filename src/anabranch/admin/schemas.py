@@ -57,10 +57,9 @@ class SchemaCompatibility(msgspec.Struct, rename="camel"):
 
 
 async def _subject(call: Call) -> str:
-    """Of the topic that the path names, which must be there."""
+    """Of the topic that the path names.  Its namespace must be there; it may itself come later."""
     name = call.topic_name
-    if call.services.pulsar.catalog.locate(name) is None:
-        _ = call.topic
+    call.services.pulsar.catalog.policies(name.in_namespace)
     return await _schemas(call).subject(name)
 
 
@@ -134,8 +133,10 @@ async def every(call: Call) -> SchemaInfos:
 @post(_BASE + "/schema", body=PostedSchema, answer=SchemaAdded)
 async def add(call: Call) -> SchemaAdded:
     """Add a version, unless it is there, if it may follow those there are."""
-    schemas, subject = _schemas(call), await _subject(call)
-    strategy, topic = await schemas.strategy(call.topic_name), call.topic_name.pulsar
+    schemas, subject, name = _schemas(call), await _subject(call), call.topic_name
+    # What is there before its topic is nobody's yet, and does not go with a topic.
+    topic = "" if call.services.pulsar.catalog.locate(name) is None else name.pulsar
+    strategy = await schemas.strategy(name)
     number = await schemas.registry.register(subject, _definition(call), strategy, topic=topic)
     return SchemaAdded(SchemaVersion(number))
 

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from uuid import UUID
 
@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 _WORTH_PRUNING = 1_000  # records of a partition
 _LEAST_OLD = 4  # times as many records as states
 _SNAPSHOTS_A_BATCH = 200
+_STATES_A_BATCH = 10_000  # of batches of records, in all snapshots: some 250 kB
 _MOST_DELIVERIES = (1 << 15) - 1
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -165,13 +166,13 @@ class KeptShareStates:
                 log.warning("the state of share groups in partition %d stays as it is: %s", index, error)
 
     async def _maybe_prune(self, index: int) -> None:
-        keys = list((await self._runtime.load(index)).states)
+        states = (await self._runtime.load(index)).states
+        sizes = {key: len(state.batches) for key, state in states.items()}
         partition = self._partition(index)
         end = partition.log_end
-        if end - partition.log_start < max(_WORTH_PRUNING, _LEAST_OLD * len(keys)):
+        if end - partition.log_start < max(_WORTH_PRUNING, _LEAST_OLD * len(sizes)):
             return
-        for at in range(0, len(keys), _SNAPSHOTS_A_BATCH):
-            some = keys[at : at + _SNAPSHOTS_A_BATCH]
+        for some in _that_fit_a_batch(sizes):
             await self._runtime.submit(
                 index,
                 lambda shard, token, now_ms, some=some: shard.snapshot_again(token, some, now_ms),  # type: ignore[misc]
@@ -201,6 +202,20 @@ def read_share_key(text: str) -> ShareKey:
     if not group or match is None or not partition.isascii() or not partition.isdigit():
         raise Invalid("a share partition is called group:topic id:partition")
     return ShareKey(group, UUID(bytes=urlsafe_b64decode(topic_id + "==")), int(partition[:10]))
+
+
+def _that_fit_a_batch(sizes: Mapping[ShareKey, int]) -> Iterator[list[ShareKey]]:
+    """The keys in turn, as many at once as one batch of the log should have."""
+    some: list[ShareKey] = []
+    room = _STATES_A_BATCH
+    for key, size in sizes.items():
+        if some and (size > room or len(some) >= _SNAPSHOTS_A_BATCH):
+            yield some
+            some, room = [], _STATES_A_BATCH
+        some.append(key)
+        room -= size
+    if some:
+        yield some
 
 
 @lru_cache(4096)
