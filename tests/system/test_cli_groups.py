@@ -198,6 +198,27 @@ def test_a_group_that_is_made_by_a_reset(run: Run, topic: str) -> None:
     assert group in run("group", "list").stdout
 
 
+def test_settings_of_a_group(run: Run, topic: str) -> None:
+    group = f"set-{topic}"
+    refused = run("group", "alter", group, "-c", "consumer.session.timeout.ms=1", exit_code=1).stderr
+    assert "consumer.session.timeout.ms" in refused
+    run(
+        "group",
+        "alter",
+        group,
+        "-c",
+        "consumer.session.timeout.ms=50000",
+        "-c",
+        "share.isolation.level=read_committed",
+    )
+    run("group", "alter", group, "--unset", "share.isolation.level")
+    run("group", "reset", group, "--to", "5", "--topic", topic)
+    (described,) = from_json(run("group", "describe", group, "--json"))
+    assert described["configs"] == {"consumer.session.timeout.ms": "50000"}
+    assert "  consumer.session.timeout.ms=50000\n" in run("group", "describe", group).stdout
+    assert "nothing to change" in run("group", "alter", group, exit_code=2).stderr
+
+
 def test_groups_that_are_not_there(run: Run, topic: str) -> None:
     for command in ("describe", "delete"):
         refused = run("group", command, "absent", exit_code=1).stderr

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 from anabranch.base.clock import SystemClock
+from anabranch.cli.changes import Set, Unset, changes
 from anabranch.cli.client import (
     ANSWER_SECONDS,
     admin,
@@ -25,13 +26,14 @@ from anabranch.cli.client import (
 )
 from anabranch.cli.exchange import Exchange
 from anabranch.cli.failure import CommandError, Misuse
+from anabranch.cli.group_config import alter_group, group_configs
 from anabranch.cli.group_reset import Goal, Known, Place, goal
 from anabranch.cli.group_share import KIND as SHARE
 from anabranch.cli.group_share import find_share, share_groups, shown, start_at, starts
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from anabranch.cli.output import print_json, print_table
 
-app = typer.Typer(help="Look at groups, send them elsewhere, remove them.", no_args_is_help=True)
+app = typer.Typer(help="Look at groups, change them, send them elsewhere, remove them.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group names.")]
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
@@ -70,9 +72,12 @@ def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT
     client = admin(bootstrap)
     with Exchange(bootstrap) as exchange:
         described = [
-            _describe(client, bootstrap, name)
-            if (share := find_share(exchange, name)) is None
-            else shown(exchange, share)
+            (
+                _describe(client, bootstrap, name)
+                if (share := find_share(exchange, name)) is None
+                else shown(exchange, share)
+            )
+            | {"configs": group_configs(exchange, name)}
             for name in names
         ]
     if as_json:
@@ -83,6 +88,21 @@ def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT
         print(f"{group['group']}  {group['state']}  ({group['protocol']}{assignor})")
         print_table([member | {"reads": _places_text(member["reads"])} for member in group["members"]])
         print_table(group["partitions"])
+        for name, value in group["configs"].items():
+            print(f"  {name}={value}")
+
+
+@app.command("alter")
+def alter(
+    name: Name, config: Set = None, unset: Unset = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+) -> None:
+    """Change a group's own settings: session timeouts, where a share group begins, its dead letters."""
+    told = changes(config, unset)
+    if not told:
+        raise Misuse("nothing to change", "give --config NAME=VALUE or --unset NAME")
+    with Exchange(bootstrap) as exchange:
+        alter_group(exchange, name, told)
+    print(f"altered {name}")
 
 
 def _describe(client: AdminClient, bootstrap: str, name: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from anabranch.cli.changes import Set, Unset, changes
 from anabranch.cli.client import admin, answer_of, cluster_metadata, topic_metadata
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, name_values
@@ -150,38 +151,27 @@ def alter(
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="The new number; it can only grow.")
     ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set this; repeatable.")
-    ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable.")
-    ] = None,
+    config: Set = None,
+    unset: Unset = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Change a topic's settings or add partitions."""
-    changes = [
-        *(
-            _change(key, value, AlterConfigOpType.SET)
-            for key, value in name_values(config or [], "--config").items()
-        ),
-        *(_change(key, "", AlterConfigOpType.DELETE) for key in unset or []),
-    ]
-    both = {change.name for change in changes} & set(unset or [])
-    if both and len(changes) > len({change.name for change in changes}):
-        raise Misuse(f"{min(both)} is to be set and unset")
-    if not changes and partitions is None:
+    told = changes(config, unset)
+    if not told and partitions is None:
         raise Misuse("nothing to change", "give --partitions, --config NAME=VALUE or --unset NAME")
     client = admin(bootstrap)
-    if changes:
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
+    if told:
+        entries = [_change(key, value) for key, value in told.items()]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         answer_of(client.incremental_alter_configs([resource])[resource], bootstrap)
     if partitions is not None:
         answer_of(client.create_partitions([NewPartitions(name, partitions)])[name], bootstrap)
     print(f"altered {name}")
 
 
-def _change(name: str, value: str, operation: AlterConfigOpType) -> ConfigEntry:
-    return ConfigEntry(name, value, incremental_operation=operation)
+def _change(name: str, value: str | None) -> ConfigEntry:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    return ConfigEntry(name, value or "", incremental_operation=operation)
 
 
 @app.command("delete")
