@@ -11,9 +11,11 @@ A static member is one member, whichever process it is: the one before hears tha
 asks.
 
 Members write before they tell the group that they own less, and after it has told them that they own more;
-and all clocks are one.  So there is no tolerance here.
+and all clocks are one.  So there is no tolerance here.  Journals are read one after the other while members
+go on, so what they wrote since the reading began is left for the next time.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -34,12 +36,17 @@ class Span(NamedTuple):
 
 def judge(members: Sequence[Member]) -> list[str]:
     """What is wrong, in words; nothing if nothing is."""
-    names = [member.instance or str(number) for number, member in enumerate(members)]
+    now_s = time.monotonic()
+    ownerships = [
+        (
+            member.instance or str(number),
+            [owning for owning in member.ownerships() if owning.time_s <= now_s],
+        )
+        for number, member in enumerate(members)
+    ]
     spans: list[Span] = []
-    for name, member in zip(names, members, strict=True):
-        owned = list(while_live(member.ownerships(), member.frozen))
-        spans += spans_of(name, owned, member.killed_s)
-    ownerships = [(name, member.ownerships()) for name, member in zip(names, members, strict=True)]
+    for (name, owned), member in zip(ownerships, members, strict=True):
+        spans += spans_of(name, list(while_live(owned, member.frozen)), member.killed_s)
     return [*owned_twice(spans), *given_twice(ownerships)]
 
 

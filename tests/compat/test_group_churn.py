@@ -89,6 +89,11 @@ class Churn:
             self.members.remove(member)
             self._start(member.instance)
 
+    def take_back(self) -> None:
+        """Who was replaced while frozen is a member again if its successor has left, or never was one."""
+        taken = {member.instance for member in self.members}
+        self.members += [member for member in self._present if member.instance not in taken]
+
     @property
     def _present(self) -> list[Member]:
         return [member for member in self._group.members if member.process.poll() is None]
@@ -184,6 +189,7 @@ def test_a_group_is_never_torn(
         churn.thaw(FROZEN_S)
         if static:
             time.sleep(FROZEN_S)  # whoever has been fenced has heard of it
+            churn.take_back()
         churn.replace_fenced()
         producer.terminate()
         assert producer.wait(PATIENCE_S) == 0
