@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
+from anabranch.base.errors import Corrupt
 from anabranch.base.network import Chunk, FileRange
-from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
+from anabranch.wire.kafka.encoder import request_encoder, uvarint
+from anabranch.wire.kafka.fetch import (
+    COMPACTED,
+    DESCRIBED,
+    WISHES_TAG,
+    Fetched,
+    read_fetch,
+    write_fetched,
+)
 from anabranch.wire.kafka.produce import Produced, RecordError, read_produce, write_produced
 from anabranch.wire.kafka.schema import ErrorCode, request_schema, response_schema
 from tests.unit.records.strategies import seeded
@@ -115,6 +124,33 @@ def test_fetch_requests_are_read_as_kio_wrote_them(version: int, data: st.DataOb
     assert [(t.topic, tuple(t.partitions)) for t in got.forgotten] == [
         (key_of(t, version), t.partitions) for t in forgotten
     ]
+
+
+def asked_with(tags: dict[int, bytes], rack: str = "") -> bytes:
+    values = {
+        "replica_id": -1, "max_wait": 5, "min_bytes": 1, "max_bytes": 9, "isolation_level": 1,
+        "session_id": 0, "session_epoch": -1, "topics": [], "forgotten_topics_data": [], "rack_id": rack,
+    }  # fmt: skip
+    body = bytearray()
+    request_encoder(FETCH, 12)(body, values)
+    body[-1:] = uvarint(len(tags))
+    for tag, value in tags.items():
+        body += uvarint(tag) + uvarint(len(value)) + value
+    return bytes(body)
+
+
+@pytest.mark.parametrize("rack", ["", "r" * 200])
+def test_wishes_are_a_tag_among_others(rack: str) -> None:
+    def wishes(tags: dict[int, bytes]) -> int:
+        return read_fetch(memoryview(asked_with(tags, rack)), 0, 12).wishes
+
+    assert wishes({}) == 0
+    assert wishes({0: b"cluster", WISHES_TAG: bytes((DESCRIBED | COMPACTED,))}) == DESCRIBED | COMPACTED
+    assert wishes({0: b"\x01", 7: b"x"}) == 0
+    assert wishes({WISHES_TAG: b"\x01\x01"}) == 0
+    whole = asked_with({WISHES_TAG: b"\x01"}, rack)
+    with pytest.raises(Corrupt):
+        read_fetch(memoryview(whole[:-2] + b"\x7f\x01"), 0, 12)
 
 
 def key_of(topic: Any, version: int) -> str | UUID:

@@ -13,7 +13,8 @@ there is a chain of them in ever coarser units, of which the first that is set d
     LogConfig.build({}, {"log.retention.hours": "1"}).retention_ms                        ->  3600000
 
 `TOPIC_OPTIONS` and `BROKER_OPTIONS` are all of them by name, for whoever describes or alters them.
-Those that have no effect (tiered storage, see `log/config_inert.py`) are among them, but not in LogConfig.
+Those that have no effect on a log (tiered storage, see `log/config_inert.py`; tables, `log/config_table.py`)
+are among them, but not in LogConfig.
 """
 
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ from anabranch.base.config import (
 from anabranch.base.errors import InvalidConfig
 from anabranch.log.config_broker import FLUSH_MS, RETENTION_MS, SEGMENT_JITTER_MS, SEGMENT_MS, Synonym
 from anabranch.log.config_inert import INERT_OPTIONS
+from anabranch.log.config_table import TABLE_OPTIONS, check_table
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -312,6 +314,7 @@ class LogConfig:
             raise InvalidConfig(f"Unknown topic config name: {name}{closest(name, TOPIC_OPTIONS)}")
         for inert in INERT_OPTIONS:
             topic_value(inert, topic_overrides, broker)
+        check_table({kept: topic_value(kept, topic_overrides, broker) for kept in TABLE_OPTIONS})
         return cls(
             **{
                 attribute: topic_value(declared, topic_overrides, broker)
@@ -335,8 +338,9 @@ def topic_value(declared: Option, topic_overrides: Mapping[str, str], broker: Ma
 SYNONYMS |= {
     inert.name: _same_for_broker(inert, broker) if broker else () for inert, broker in INERT_OPTIONS.items()
 }
+SYNONYMS |= {kept.name: () for kept in TABLE_OPTIONS}
 TOPIC_OPTIONS: Mapping[str, Option] = {
-    declared.name: declared for declared in (*options_of(LogConfig).values(), *INERT_OPTIONS)
+    declared.name: declared for declared in (*options_of(LogConfig).values(), *INERT_OPTIONS, *TABLE_OPTIONS)
 }
 BROKER_OPTIONS: Mapping[str, Option] = {
     synonym.option.name: synonym.option for chain in SYNONYMS.values() for synonym in chain

@@ -40,12 +40,17 @@ _TRANSLATED_BYTES = 128 << 10  # of entries a read, unless the first is larger
 _GIVEN_BYTES = 1 << 20  # of what they become
 
 
-def kafka_part(partition: Partition, part: FileRange) -> FileRange | bytes | Pending:
-    """The beginning of `part` that is of one kind, as Kafka's clients read it; or when to ask again."""
+def kafka_part(
+    partition: Partition, part: FileRange, *, described: bool = False
+) -> FileRange | bytes | Pending:
+    """The beginning of `part` that is of one kind, as Kafka's clients read it; or when to ask again.
+
+    With messages `described` as Pulsar's clients see them, if that is wanted (`records/to_kafka.py`).
+    """
     first = read_header(part.file.pread(HEADER_SIZE, part.position))
     if first.attributes & PULSAR_ENTRY:
         size = max(first.size_bytes, min(part.size, _TRANSLATED_BYTES))
-        return _translated(partition, FileRange(part.file, part.position, size))
+        return _translated(partition, FileRange(part.file, part.position, size), described)
     position, end = part.position + first.size_bytes, part.position + part.size
     for _ in range(_MOST_BATCHES - 1):
         if position >= end:
@@ -57,7 +62,7 @@ def kafka_part(partition: Partition, part: FileRange) -> FileRange | bytes | Pen
     return FileRange(part.file, part.position, position - part.position)
 
 
-def _translated(partition: Partition, part: FileRange) -> bytes | Pending:
+def _translated(partition: Partition, part: FileRange, described: bool) -> bytes | Pending:
     """The entries that `part` begins with.  Its last one may be cut short."""
     if not is_cached(part):
         return asyncio.get_running_loop().run_in_executor(None, read_through, part)
@@ -69,7 +74,7 @@ def _translated(partition: Partition, part: FileRange) -> bytes | Pending:
         batch = data[at : at + header.size_bytes]
         if not header.attributes & PULSAR_ENTRY or len(batch) < header.size_bytes:
             break
-        one = _batch(partition, header, batch)
+        one = _batch(partition, header, batch, described)
         if isinstance(one, asyncio.Future):
             if not made:
                 return one
@@ -80,19 +85,19 @@ def _translated(partition: Partition, part: FileRange) -> bytes | Pending:
     return b"".join(made) if len(made) != 1 else made[0]
 
 
-def _batch(partition: Partition, header: BatchHeader, batch: memoryview) -> bytes | Pending:
-    key = key_of(partition, header)
+def _batch(partition: Partition, header: BatchHeader, batch: memoryview, described: bool) -> bytes | Pending:
+    key = key_of((partition, "described") if described else partition, header)
     translations = partition.translations
     kept = translations.find(key)
     if kept is not None:
         return kept.data
     if len(batch) > LARGE_BYTES or header.count > MANY_MESSAGES:
-        return translations.begin(key, lambda: _made(partition, header, batch))
+        return translations.begin(key, lambda: _made(partition, header, batch, described))
     try:
         metadata = read_metadata(batch[HEADER_SIZE:])
         if is_chunk(metadata) or metadata.compression != NONE:
-            return translations.begin(key, lambda: _made(partition, header, batch))
-        made = as_kafka_batch(header, batch)
+            return translations.begin(key, lambda: _made(partition, header, batch, described))
+        made = as_kafka_batch(header, batch, described=described)
     except AnabranchError as error:
         passed_over(header, "Kafka's clients", error)
         made = as_gap(header)
@@ -100,7 +105,7 @@ def _batch(partition: Partition, header: BatchHeader, batch: memoryview) -> byte
     return made
 
 
-async def _made(partition: Partition, header: BatchHeader, batch: memoryview) -> Translated:
+async def _made(partition: Partition, header: BatchHeader, batch: memoryview, described: bool) -> Translated:
     entry = batch[HEADER_SIZE:]
     try:
         metadata = read_metadata(entry)
@@ -111,7 +116,7 @@ async def _made(partition: Partition, header: BatchHeader, batch: memoryview) ->
             payload = await whole_payload(partition, header.base_offset, metadata, payload)
         if not metadata.encryption_keys and metadata.compression != NONE:
             payload = await aside(uncompressed, metadata, memoryview(payload), LIMIT_BYTES)
-        made = KafkaBatch(header, metadata)
+        made = KafkaBatch(header, metadata, described=described)
         pieces = await in_turns(made.pieces(payload))
         del payload  # large ones would be there several times over
         return Translated(made.sealed(pieces))

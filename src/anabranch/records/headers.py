@@ -24,6 +24,9 @@ CHUNK = b"pulsar.chunk"
 CHUNK_OF = b"pulsar.chunk-of"
 ENCRYPTED = b"pulsar.encrypted"
 METADATA = b"pulsar.metadata"
+PRODUCER_NAME = b"pulsar.producer-name"
+PUBLISH_TIME = b"pulsar.publish-time"
+BATCH_SIZE = b"pulsar.batch-size"
 
 
 class _Raw(msgspec.Struct):

@@ -13,6 +13,9 @@
                                 Header `pulsar.encrypted` has the algorithm and `pulsar.metadata` the
                                 MessageMetadata, with which Pulsar's libraries can decrypt it
 
+A reader that wants messages `described` gets three more headers: `pulsar.producer-name`,
+`pulsar.publish-time` (8 bytes, in ms, the highest first) and, of a message in a batch, `pulsar.batch-size`.
+
 A large message that was sent in chunks is one record, at the offset of its last chunk; the others are gaps
 (`partition/chunked.py` brings them together).  Chunks that are encrypted each for itself stay records of
 their own, with the headers `pulsar.chunk` ("2/5") and `pulsar.chunk-of`.
@@ -35,12 +38,15 @@ from anabranch.records.builder import VARINTS, empty_batch, encode_headers, enco
 from anabranch.records.entries import read_metadata
 from anabranch.records.entry_payloads import LIMIT_BYTES, payload_of, uncompressed
 from anabranch.records.headers import (
+    BATCH_SIZE,
     CHUNK,
     CHUNK_OF,
     ENCRYPTED,
     HEADERS,
     METADATA,
     ORDERING_KEY,
+    PRODUCER_NAME,
+    PUBLISH_TIME,
     SCHEMA_VERSION,
     as_bytes,
     read_headers_text,
@@ -64,7 +70,9 @@ _NULL = b"\x01"
 _UNCHANGED = b"\0\0"  # no attributes, the time of the batch
 
 
-def as_kafka_batch(header: BatchHeader, batch: memoryview, limit_bytes: int = LIMIT_BYTES) -> bytes:
+def as_kafka_batch(
+    header: BatchHeader, batch: memoryview, limit_bytes: int = LIMIT_BYTES, *, described: bool = False
+) -> bytes:
     """What a Kafka consumer gets for an entry.  TooLarge if its payload is, unpacked."""
     entry = batch[HEADER_SIZE:]
     metadata = read_metadata(entry)
@@ -73,7 +81,7 @@ def as_kafka_batch(header: BatchHeader, batch: memoryview, limit_bytes: int = LI
     payload: Buffer = payload_of(entry)
     if not metadata.encryption_keys:
         payload = uncompressed(metadata, payload_of(entry), limit_bytes)
-    made = KafkaBatch(header, metadata)
+    made = KafkaBatch(header, metadata, described=described)
     return made.sealed(list(made.pieces(payload)))
 
 
@@ -92,13 +100,15 @@ def as_gap(header: BatchHeader) -> bytes:
 class KafkaBatch:
     """One entry on its way to a batch."""
 
-    def __init__(self, header: BatchHeader, metadata: MessageMetadata) -> None:
+    def __init__(self, header: BatchHeader, metadata: MessageMetadata, *, described: bool = False) -> None:
         self._header = header
         self._metadata = metadata
         self._base_ms = header.max_timestamp
         self._newest_ms = -1 << 63
         self._is_stamped = bool(header.attributes & LOG_APPEND_TIME)
         self._common = _common_headers(metadata)
+        if described:
+            self._common += _description(metadata)
         self._count = 0
 
     def pieces(self, payload: Buffer) -> Iterator[bytes]:
@@ -318,6 +328,17 @@ def key_of(described: _Described) -> bytes | None:
         except binascii.Error:
             return key
     return key
+
+
+def _description(metadata: MessageMetadata) -> tuple[Header, ...]:
+    """What Pulsar's clients are told of a message beside what is a record's anyway."""
+    told = (
+        (PRODUCER_NAME, as_bytes(metadata.producer_name)),
+        (PUBLISH_TIME, (metadata.publish_time & _LATEST_MS).to_bytes(8, "big")),
+    )
+    if not metadata.HasField("num_messages_in_batch") or metadata.encryption_keys:
+        return told
+    return (*told, (BATCH_SIZE, b"%d" % metadata.num_messages_in_batch))
 
 
 def _common_headers(metadata: MessageMetadata) -> tuple[Header, ...]:

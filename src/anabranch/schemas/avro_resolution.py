@@ -21,13 +21,14 @@ from anabranch.schemas.errors import InvalidSchema
 
 MAX_STEPS = 100_000
 
-_PROMOTED = {
+PROMOTED = {
     "long": ("int",),
     "float": ("int", "long"),
     "double": ("int", "long", "float"),
     "string": ("bytes",),
     "bytes": ("string",),
 }
+"""What else each type reads."""
 _FINE: list[Difference] = []
 
 
@@ -65,7 +66,7 @@ class _Resolution:
         if kind in RECORDS and other in RECORDS:
             return self._names(reader, writer, at) if self._strict else self._of_records(reader, writer, at)
         if kind != other:
-            if other in _PROMOTED.get(kind, ()):
+            if other in PROMOTED.get(kind, ()):
                 return _FINE
             told = f"{other} of the {{writer}} schema cannot be read as {kind} of the {{reader}} schema"
             return [Difference("TYPE_MISMATCH", at, told)]

@@ -42,6 +42,7 @@ from anabranch.server.config_sections import (
     TelemetryConfig,
     TopicsConfig,
 )
+from anabranch.server.config_tables import TablesConfig
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "pulsar": PulsarConfig,
     "policies": PolicyDefaults,
     "policy_upkeep": PolicyUpkeep,
+    "tables": TablesConfig,
 }
 
 BROKER_OPTIONS: Mapping[str, Option] = {
@@ -101,6 +103,7 @@ class BrokerConfig:
     pulsar: PulsarConfig
     policies: PolicyDefaults
     policy_upkeep: PolicyUpkeep
+    tables: TablesConfig
     log: LogConfig
     layers: Layers
 
@@ -110,6 +113,11 @@ class BrokerConfig:
         values = layers.merged()
         sections = {name: section(part, values) for name, part in _SECTIONS.items()}
         return cls(**sections, log=LogConfig.build({}, values), layers=layers)
+
+    @property
+    def tables_root(self) -> str:
+        """Where tables go that were not told where."""
+        return self.tables.root or str(self.node.data_dir.absolute() / "tables")
 
 
 class DynamicConfig:

@@ -43,6 +43,12 @@ KAFKA = {
     "unclean.leader.election.enable": ("false", 1, "unclean.leader.election.enable"),
 }
 FROM_4_4 = {"errors.deadletterqueue.group.enable": ("false", 1, None)}
+OURS = {
+    "anabranch.table.enable": ("false", 1, None),
+    "anabranch.table.file.delete.delay.ms": ("3600000", 5, None),
+    "anabranch.table.location": ("", 2, None),
+    "anabranch.table.retention.ms": ("-1", 5, None),
+}
 
 
 def test_names_types_and_defaults_are_kafkas() -> None:
@@ -54,7 +60,7 @@ def test_names_types_and_defaults_are_kafkas() -> None:
         )
         for name, declared in TOPIC_OPTIONS.items()
     }
-    assert ours == KAFKA | FROM_4_4
+    assert ours == KAFKA | FROM_4_4 | OURS
 
 
 @pytest.mark.parametrize("name", FROM_4_4)
@@ -204,3 +210,11 @@ def test_an_unknown_name_is_an_error_with_what_was_meant() -> None:
 def test_the_cleaner_needs_memory_for_each_thread() -> None:
     with pytest.raises(InvalidConfig, match=r"dedupe\.buffer\.size"):
         CleanerConfig(threads=4, dedupe_buffer_bytes=4 << 20)
+
+
+def test_a_table_needs_a_folder_with_a_whole_path() -> None:
+    LogConfig.build({"anabranch.table.enable": "true", "anabranch.table.location": "/tables/orders"}, {})
+    with pytest.raises(InvalidConfig, match=r"needs anabranch\.table\.location"):
+        LogConfig.build({"anabranch.table.enable": "true"}, {})
+    with pytest.raises(InvalidConfig, match="whole path"):
+        LogConfig.build({"anabranch.table.location": "tables/orders"}, {})

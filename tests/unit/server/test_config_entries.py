@@ -28,7 +28,10 @@ def of_broker(name: str, layers: Layers) -> Entry:
 def test_all_options_of_a_topic_in_order() -> None:
     shown = [name for name, declared in TOPIC_OPTIONS.items() if not declared.internal]
     assert [entry.name for entry in topic_entries(NONE, {})] == sorted(shown)
-    told = dict.fromkeys(TOPIC_OPTIONS.keys() - set(shown), "true")
+    told = {
+        name: TOPIC_OPTIONS[name].dump(TOPIC_OPTIONS[name].default) or ""
+        for name in TOPIC_OPTIONS.keys() - set(shown)
+    }
     assert [entry.name for entry in topic_entries(NONE, told)] == sorted(TOPIC_OPTIONS)
 
 

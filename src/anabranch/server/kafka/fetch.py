@@ -23,6 +23,8 @@ from uuid import UUID
 from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
 from anabranch.base.network import Chunk, FileRange
 from anabranch.base.waiters import Waiter
+from anabranch.log.compacted import CompactedLog
+from anabranch.partition.compacted_part import compacted_part
 from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
@@ -31,7 +33,7 @@ from anabranch.server.handover_records import passed, unacked_part
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
 from anabranch.subscriptions.cursor import Cursor
-from anabranch.wire.kafka.fetch import Fetched, read_fetch, write_fetched
+from anabranch.wire.kafka.fetch import COMPACTED, DESCRIBED, Fetched, read_fetch, write_fetched
 
 _OPENED_A_TURN = 16  # half a millisecond each, if they are new
 _RETRY_S = 0.1
@@ -56,6 +58,7 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         isolation=Isolation.COMMITTED if request.isolation_level == 1 else Isolation.UNCOMMITTED,
+        wishes=request.wishes,
     )
     if len(wanted) > _OPENED_A_TURN and work.opens_many():
         return work.open_and_answer()
@@ -92,6 +95,7 @@ class Fetch(ToldAtOnce):
         "_wanted",
         "_watched",
         "_whole",
+        "_wishes",
     )
 
     def __init__(
@@ -104,6 +108,7 @@ class Fetch(ToldAtOnce):
         min_bytes: int,
         max_bytes: int,
         isolation: Isolation,
+        wishes: int,
     ) -> None:
         super().__init__()
         self._ctx = ctx
@@ -114,6 +119,7 @@ class Fetch(ToldAtOnce):
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._isolation = isolation
+        self._wishes = wishes
         self._partitions: list[Partition] = []
         self._found: list[Fetched] = []
         self._size = 0
@@ -195,6 +201,9 @@ class Fetch(ToldAtOnce):
             if diverging is not None:
                 return Fetched(wanted.index, 0, partition.high_watermark, -1, -1, None, None, diverging)
         offset = wanted.fetch_offset
+        view = partition.log.view if self._wishes & COMPACTED else None
+        if view is not None and 0 <= offset < view.horizon:
+            return self._of_view(partition, view, i, left)
         ahead: Cursor | None = None
         if not self._services.handovers.are_none:
             ahead = self._services.handovers.ahead_of(self._ctx.peer, self._ctx.client_id, partition, offset)
@@ -221,13 +230,26 @@ class Fetch(ToldAtOnce):
             given,
         )
 
+    def _of_view(self, partition: Partition, view: CompactedLog, i: int, left: int) -> Fetched:
+        wanted = self._wanted[i]
+        described = bool(self._wishes & DESCRIBED)
+        most = min(wanted.max_bytes, max(left, 0))
+        part = compacted_part(partition, view, wanted.fetch_offset, most, described=described)
+        given: bytes | None = None
+        if isinstance(part, asyncio.Future):
+            self._translating.append((i, part))
+        else:
+            given = part
+        watermarks = (partition.high_watermark, partition.last_stable, partition.log_start)
+        return Fetched(wanted.index, 0, *watermarks, [], given)
+
     def _prepared(
         self, partition: Partition, i: int, records: FileRange, ahead: Cursor | None
     ) -> Chunk | None:
         """In Kafka's form, without what is acknowledged `ahead`; None if that has to be made first."""
         part: FileRange | bytes | asyncio.Future[None] = records
         if partition.log.has_entries:
-            part = kafka_part(partition, records)
+            part = kafka_part(partition, records, described=bool(self._wishes & DESCRIBED))
         if ahead is not None and not isinstance(part, asyncio.Future):
             part = unacked_part(partition, part, ahead)
         if isinstance(part, asyncio.Future):

@@ -58,10 +58,17 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[AskedTopic]
     forgotten: list[ForgottenTopic]
+    wishes: int = 0
+    """Of our own tag, which other brokers pass over: DESCRIBED, COMPACTED."""
 
 
 _HEADS = {4: struct.Struct(">4xiiib"), 7: struct.Struct(">4xiiibii"), 15: struct.Struct(">iiibii")}
 _ASKED = {4: struct.Struct(">iqi"), 5: struct.Struct(">iq8xi"), 9: struct.Struct(">iiq8xi")}
+WISHES_TAG = 0x616E61  # "ana": far from those that Kafka gives out, one after the other
+DESCRIBED = 1
+"""Messages of Pulsar's with all that its clients see of them (`records/to_kafka.py`)."""
+COMPACTED = 2
+"""The compacted view, where there is one, as far as it goes (`partition/compacted_part.py`)."""
 _ASKED_FLEXIBLE = struct.Struct(">iiqi8xi")
 
 
@@ -78,7 +85,20 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
     except struct.error as error:
         raise Corrupt(f"not a fetch request of version {version}: {error}") from error
     wait_ms, least, most, isolation, session_id, epoch = head if version >= 7 else (*head, 0, -1)
-    return FetchRequest(wait_ms, least, most, isolation, session_id, epoch, topics, forgotten)
+    # Without tags a request ends with their number, 0.
+    wishes = _wishes(cursor) if version >= 12 and frame[-1] else 0
+    return FetchRequest(wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, wishes)
+
+
+def _wishes(cursor: Cursor) -> int:
+    """What our own tag asks for, behind the rack and among whatever other tags there are."""
+    cursor.take(max(cursor.uvarint() - 1, 0))
+    for _ in range(cursor.spend(cursor.uvarint())):
+        tag = cursor.uvarint()
+        value = cursor.take(cursor.uvarint())
+        if tag == WISHES_TAG and len(value) == 1:
+            return int(value[0])
+    return 0
 
 
 def _count(cursor: Cursor, version: int) -> int:
