@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.conftest import Topics
 
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 Rows = Callable[..., DataFrame]
 FOR_EVER = {"retention.ms": "-1"}  # records with times of long ago would go at the broker's next round
 
@@ -73,7 +74,20 @@ def test_ranges_of_offsets_and_times(rows: Rows, topics: Topics) -> None:
     assert numbers(divided) == list(range(600))
 
 
-def test_filters_reach_the_broker(rows: Rows, topics: Topics) -> None:
+def test_a_frame_is_whole_though_a_part_of_it_was_used(rows: Rows, topics: Topics) -> None:
+    name = topics.create()
+    topics.fill(name, range(300))
+    whole = rows(name)
+    assert whole.where("partition = 1 and offset >= 20").count() == 80
+    assert whole.count() == 300
+    assert whole.where("partition = 1").union(whole).count() == 400
+
+
+def test_filters_reach_the_broker(
+    rows: Rows, topics: Topics, spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    spark.conf.set(_PUSH_DOWN, "true")
+    request.addfinalizer(lambda: spark.conf.unset(_PUSH_DOWN))
     name = topics.create()
     topics.fill(name, range(300))
     found = rows(name).where("partition = 1 and offset >= 20 and offset < 25")

@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import Producer as KafkaProducer
 
 from anabranch.base.errors import Fenced, Unavailable, UnknownTopic
+from anabranch.spark import decode
 from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Settings, TopicPartition
 from anabranch.spark.columns import arrow_schema
 from anabranch.spark.encode import Rows, encode, no_headers
-from anabranch.spark.fetching import DataLost, Fetching, Range, read_range
+from anabranch.spark.fetching import DataLost, Fetching, Range, read_ranges
 from anabranch.spark.group_offsets import commit_offsets, committed_offsets
 from anabranch.spark.producer import Producer
 from anabranch.spark.transactions import end_transaction
@@ -31,7 +32,7 @@ def cluster(bootstrap: str) -> Iterator[Cluster]:
 
 def values_in(cluster_settings: Settings, wanted: Range, **how: object) -> list[int]:
     fetching = Fetching(cluster_settings, **how)  # type: ignore[arg-type]
-    found = [batch["value"].to_pylist() for batch in read_range(wanted, fetching, VALUE)]
+    found = [batch["value"].to_pylist() for batch in read_ranges([wanted], fetching, VALUE)]
     return [int(value) for batch in found for value in batch]
 
 
@@ -65,6 +66,18 @@ def test_any_range_of_what_a_client_wrote(bootstrap: str, topics: Topics, codec:
     for start, end in ((0, 3000), (0, 1), (2999, 3000), (150, 1777)):
         wanted = Range(TopicPartition(name, 0), start, end)
         assert values_in(settings, wanted, fetch_bytes=5000) == list(range(start, end))
+
+
+def test_a_fetch_that_becomes_large_is_read_in_parts(
+    bootstrap: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topics.create(partitions=1)
+    topics.fill(name, range(2000), partitions=1, **{"compression.type": "zstd", "batch.num.messages": 100})
+    monkeypatch.setattr(decode, "_PART_BYTES", 3000)
+    wanted = Range(TopicPartition(name, 0), 150, 1950)
+    batches = list(read_ranges([wanted], Fetching(Settings(bootstrap)), arrow_schema(["offset"])))
+    assert len(batches) > 5
+    assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == list(range(150, 1950))
 
 
 def test_what_was_aborted_is_not_read_if_only_the_committed_is_wanted(bootstrap: str, topics: Topics) -> None:

@@ -14,8 +14,10 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from anabranch.base.errors import Fenced, Invalid
+from anabranch.spark.cluster import LATEST, Cluster, Settings
+from anabranch.spark.group_offsets import Committed
 from anabranch.spark.options import STREAM_WRITE, Options, write_options
-from anabranch.spark.stream_writer import StreamWriter, StreamWritten
+from anabranch.spark.stream_writer import StreamWriter, StreamWritten, complaint_of
 from tests.spark.conftest import Topics
 
 TASKS = 3
@@ -30,14 +32,15 @@ class Query:
         self._writer = StreamWriter(write_options(Options(given, STREAM_WRITE, "")), SCHEMA)
         self._id = str(uuid.uuid4())
 
-    def write(self, batch: int, task: int, tasks: int = TASKS) -> StreamWritten:
+    def write(
+        self, batch: int, task: int, tasks: int = TASKS, rows: Iterator[pa.RecordBatch] | None = None
+    ) -> StreamWritten:
         """The rows of one task: those of the micro-batch's ten whose turn it is."""
         properties = {"sql.streaming.queryId": self._id, "streaming.sql.batchId": str(batch)}
         context: Any = TaskContext(partitionId=task, localProperties=properties)
         TaskContext._setTaskContext(context)
         values = [f"{batch}-{number}" for number in range(task, 10, tasks)]
-        rows = pa.record_batch([pa.array(values)], names=["value"])
-        written = self._writer.write(iter([rows]))
+        written = self._writer.write(rows or iter([pa.record_batch([pa.array(values)], names=["value"])]))
         assert isinstance(written, StreamWritten)
         return written
 
@@ -132,6 +135,58 @@ def test_half_a_commit_and_then_other_tasks(query: Query, topics: Topics, topic:
         query.commit(1, query.write_all(1, tasks=2))
     others = [b"1-%d" % number for number in range(10) if number % TASKS]
     assert sorted(topics.values(topic)) == sorted(expected(1) + others)
+    query.run(1)
+    assert sorted(topics.values(topic)) == expected(2)
+
+
+def test_half_a_commit_and_then_fewer_tasks_all_of_which_were_there(
+    query: Query, topics: Topics, topic: str
+) -> None:
+    messages = query.write_all(1, tasks=4)
+    query.commit(1, [*messages[:2], *(StreamWritten(None, None, 0, one.query) for one in messages[2:])])
+    fewer = query.write_all(1, tasks=2)
+    assert all(one.found_stored for one in fewer)
+    with pytest.raises(Invalid, match="half committed by 4 tasks"):
+        query.commit(1, fewer)
+    query.commit(1, query.write_all(1, tasks=4))
+    query.commit(1, query.write_all(1, tasks=4))
+    query.run(2)
+    assert sorted(topics.values(topic)) == expected(3)
+
+
+def test_what_is_said_of_a_note() -> None:
+    assert not complaint_of(None, 5, 2, any_stored=False)
+    assert "the note is gone" in complaint_of(None, 5, 2, any_stored=True)
+    assert not complaint_of(Committed(6, "2 tasks"), 5, 2, any_stored=True)
+    assert not complaint_of(Committed(5, "3 tasks"), 5, 2, any_stored=False)
+    assert "half committed by 3 tasks" in complaint_of(Committed(6, "3 tasks"), 5, 2, any_stored=True)
+
+
+def is_open(topics: Topics, topic: str) -> bool:
+    """Whether readers of committed records wait for a transaction."""
+    with Cluster(Settings(topics.bootstrap)) as cluster:
+        latest = dict.fromkeys(cluster.partitions([topic]), LATEST)
+        return cluster.offsets_at(latest) != cluster.offsets_at(latest, committed=True)
+
+
+def test_an_abort_ends_what_failed_tasks_left_open(query: Query, topics: Topics, topic: str) -> None:
+    first, _ = query.write(1, 0), query.write(1, 1)
+    assert is_open(topics, topic)
+    query.abort(1, [first, None, None])
+    assert not is_open(topics, topic)
+    query.run(1)
+    assert sorted(topics.values(topic)) == expected(2)
+
+
+def test_a_task_that_fails_ends_its_transaction(query: Query, topics: Topics, topic: str) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array(["x" * 500_000] * 20)], names=["value"])
+        assert is_open(topics, topic)
+        raise ValueError("the rows are not to be had")
+
+    with pytest.raises(ValueError, match="not to be had"):
+        query.write(1, 0, rows=failing())
+    assert not is_open(topics, topic)
     query.run(1)
     assert sorted(topics.values(topic)) == expected(2)
 

@@ -9,78 +9,148 @@ reader that could take them where it is not.  So there are two, and `batch_reade
 """
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from anabranch.spark.cluster import EARLIEST, Cluster, TopicPartition
-from anabranch.spark.fetching import DataLost, Range, read_range
+from anabranch.base.errors import Unavailable
+from anabranch.spark.cluster import EARLIEST, Cluster, Offsets, TopicPartition
+from anabranch.spark.columns import in_table, of_table
+from anabranch.spark.fetching import DataLost, Range, read_ranges
 from anabranch.spark.filters import Wanted, push
+from anabranch.spark.history import Files, History, Parts, open_history
 from anabranch.spark.options import Options
 from anabranch.spark.planning import divided, ranges_between
-from anabranch.spark.positions import ending, resolve, starting
-from anabranch.spark.reading import fetching_of
+from anabranch.spark.positions import KnowsOffsets, ending, resolve, starting
+from anabranch.spark.reading import Layout, fetching_of
 from anabranch.spark.selection import selection_of
 
+_ADVICE = 'Set the option failOnDataLoss to "false" to go on with what is there.'
 
-class OffsetRange(InputPartition):
+
+class OffsetRanges(InputPartition):
     """What one task reads."""
 
-    def __init__(self, wanted: Range) -> None:
+    def __init__(self, wanted: list[Range]) -> None:
         self.wanted = wanted
 
 
+class TableFiles(InputPartition):
+    """What one task reads of a table."""
+
+    def __init__(self, wanted: Files) -> None:
+        self.wanted = wanted
+
+
+class Plan(NamedTuple):
+    """What is to be read, as of one moment."""
+
+    history: History
+    ranges: list[Range]
+    parts: Parts
+    earliest: Offsets
+    """Where the log begins, of partitions of which some of the ranges is in it."""
+
+    @property
+    def gone(self) -> list[Range]:
+        """What begins before the log does."""
+        return [one for one in self.parts.in_log if one.start < self.earliest[one.partition]]
+
+
 class BatchReader(DataSourceReader):
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(self, options: Options, layout: Layout) -> None:
         self._selection = selection_of(options)
         self._start = starting(options, streaming=False)
         self._end = ending(options)
-        self._how = fetching_of(options)
+        self._how = fetching_of(options, layout)
         self._least = options.whole("minPartitions")
         self._most_records = options.whole("maxRecordsPerPartition")
-        self._schema = schema
+        self._use_table = options.flag("useTable", True)
+        self._schema = layout.schema
         self._wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
         with Cluster(self._how.settings) as cluster:
-            ranges = self._ranges(cluster)
-        parts = divided(ranges, self._least, self._most_records)
+            in_log, in_files = self._planned(cluster)
+        parts = divided(in_log, self._least, self._most_records)
         # Spark makes a task of its own for an empty list, with a partition that has nothing in it.
-        return [OffsetRange(one) for one in parts]
+        return [*(TableFiles(one) for one in in_files), *(OffsetRanges([one]) for one in parts)]
 
-    def _ranges(self, cluster: Cluster) -> list[Range]:
+    def _planned(self, cluster: Cluster) -> tuple[list[Range], list[Files]]:
+        plan = self._plan(cluster)
+        earliest = plan.earliest
+        self._check_losses(plan.gone, plan.parts.lost, earliest)
+        in_log = [one._replace(start=max(one.start, earliest[one.partition])) for one in plan.parts.in_log]
+        times = (self._wanted.since_ms, self._wanted.until_ms)
+        files = plan.history.tasks(plan.parts, times, self._least, self._most_records)
+        return self._since(in_log, cluster), files
+
+    def _plan(self, cluster: Cluster) -> Plan:
         there = self._selection.partitions(cluster)
+        deadline = time.monotonic() + self._how.settings.timeout_s
+        while True:
+            history = open_history(cluster, {one.topic for one in there} if self._use_table else ())
+            ranges = self._ranges(there, history)
+            parts = history.parts(ranges)
+            earliest = cluster.offsets_at(dict.fromkeys({one.partition for one in parts.in_log}, EARLIEST))
+            plan = Plan(history, ranges, parts, earliest)
+            # The log may have moved on just after a table did.
+            if not plan.gone or not history.is_stale():
+                return plan
+            if time.monotonic() > deadline:
+                raise Unavailable("the topics' tables change faster than they can be looked at")
+
+    def _ranges(self, there: list[TopicPartition], known: KnowsOffsets) -> list[Range]:
         committed = self._how.committed
         # Positions are checked on all partitions, so that a filter does not hide what is wrong with them.
-        start = resolve(self._start, there, cluster, committed=committed)
-        end = resolve(self._end, there, cluster, committed=committed)
+        start = resolve(self._start, there, known, committed=committed)
+        end = resolve(self._end, there, known, committed=committed)
         chosen = [one for one in there if self._wanted.allows(one)]
-        start = self._after_losses({one: start[one] for one in chosen}, cluster)
-        if self._wanted.since_ms is not None:
-            later = cluster.offsets_at(dict.fromkeys(chosen, self._wanted.since_ms))
-            start = {one: max(start[one], end[one] if later[one] < 0 else later[one]) for one in chosen}
-        return [
-            part
-            for whole in ranges_between(start, {one: end[one] for one in chosen})
-            if (part := self._wanted.of(whole)).size
-        ]
+        whole = ranges_between({one: start[one] for one in chosen}, {one: end[one] for one in chosen})
+        return [part for one in whole if (part := self._wanted.of(one)).size]
 
-    def _after_losses(self, start: dict[TopicPartition, int], cluster: Cluster) -> dict[TopicPartition, int]:
-        """`start`, or where each partition begins now if that is later and the query may go on."""
-        earliest = cluster.offsets_at(dict.fromkeys(start, EARLIEST))
-        gone = [one for one in start if start[one] < earliest[one]]
-        if gone and self._how.fail_on_data_loss:
-            one = gone[0]
-            raise DataLost(
-                f"{one} begins at offset {earliest[one]}, after {start[one]}: what lies between is gone. "
-                'Set the option failOnDataLoss to "false" to go on with what is there.'
+    def _since(self, ranges: list[Range], cluster: Cluster) -> list[Range]:
+        """`ranges` from where the records that a filter asks for may begin."""
+        if self._wanted.since_ms is not None and self._wanted.since_ms > 0:
+            later = cluster.offsets_at(
+                dict.fromkeys({one.partition for one in ranges}, self._wanted.since_ms)
             )
-        return {one: max(start[one], earliest[one]) for one in start}
+            ranges = [
+                one._replace(start=one.end if (at := later[one.partition]) < 0 else max(one.start, at))
+                for one in ranges
+            ]
+        return [one for one in ranges if one.size]
+
+    def _check_losses(self, gone: list[Range], lost: list[Range], earliest: Offsets) -> None:
+        """DataLost if the query must not go on without them."""
+        if not self._how.fail_on_data_loss:
+            return
+        for one in gone:
+            raise DataLost(
+                f"{one.partition} begins at offset {earliest[one.partition]}, after {one.start}: what lies "
+                f"between is gone. {_ADVICE}"
+            )
+        for one in lost:
+            raise DataLost(
+                f"offsets {one.start} to {one.end - 1} of {one.partition} were gone from the log before they "
+                f"came into its table. {_ADVICE}"
+            )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, OffsetRange):
-            yield from read_range(partition.wanted, self._how, self._schema)
+        if isinstance(partition, OffsetRanges):
+            yield from read_ranges(partition.wanted, self._how, self._schema)
+        elif isinstance(partition, TableFiles):
+            yield from self._read_files(partition.wanted)
+
+    def _read_files(self, files: Files) -> Iterator[pa.RecordBatch]:
+        typed = self._how.typed
+        if typed is None:
+            return files.read(self._schema)
+        needed = in_table(self._schema.names)
+        return (of_table(rows, self._schema, typed) for rows in files.read(needed) if rows.num_rows)
 
 
 class FilteringReader(BatchReader):
@@ -94,8 +164,12 @@ class FilteringReader(BatchReader):
 _PUSHES_DOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-def batch_reader(options: Options, schema: pa.Schema) -> BatchReader:
+def batch_reader(options: Options, layout: Layout) -> BatchReader:
     """The reader for the process of Spark's that we are in: only one kind of them hands filters over."""
     program = getattr(sys.modules["__main__"], "__spec__", None)
     pushes = _PUSHES_DOWN in sys.modules or (program is not None and program.name == _PUSHES_DOWN)
-    return (FilteringReader if pushes else BatchReader)(options, schema)
+    if options.flag("readCompacted", False):
+        from anabranch.spark.compacted_reader import CompactedReader, FilteringCompactedReader
+
+        return (FilteringCompactedReader if pushes else CompactedReader)(options, layout)
+    return (FilteringReader if pushes else BatchReader)(options, layout)

@@ -33,7 +33,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, how: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise Invalid("a topic cannot be overwritten; use mode append")
-        check_columns(schema, how.topic)
+        check_columns(schema, how.topic, how.value_columns)
         self._how = how
         self._name = f"{how.id_prefix}-{uuid.uuid4()}"
 

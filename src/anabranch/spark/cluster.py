@@ -71,6 +71,12 @@ class Cluster:
                 found += [TopicPartition(topic.name, one.partition_index) for one in topic.partitions]
         return sorted(found)
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """What tells each of `topics` from one of its name that was deleted."""
+        named = sorted(set(topics))
+        answer = self.persist(lambda: self._described(named, False)) if named else None
+        return {topic.name: str(topic.topic_id) for topic in answer.topics} if answer else {}
+
     def _described(self, topics: list[str], create: bool) -> Any:
         answer = self.ask_any(METADATA, _metadata(topics, create))
         brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}

@@ -8,17 +8,23 @@
     timestampType     int
     headers           array of (key, value), null if there are none; on demand (`includeHeaders`)
 
-A column that is not asked for is not made, so a reader with a schema of fewer columns is quicker.
+What Pulsar's clients see beside that is in `pulsar_columns`, what schemas make of keys and values in
+`values`.  A column that is not asked for is not made, so a reader with a schema of fewer columns is quicker.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from anabranch.spark import pulsar_columns
 from anabranch.spark.decode import HEADER_FIELDS, Fields, cut, headers_column
+from anabranch.spark.pulsar_columns import TIMESTAMP
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
+if TYPE_CHECKING:
+    from anabranch.spark.values.typed import Typed
+
 HEADERS = pa.list_(pa.field("element", pa.struct(list(HEADER_FIELDS))))
 
 TYPES: dict[str, pa.DataType] = {
@@ -33,17 +39,8 @@ TYPES: dict[str, pa.DataType] = {
 }
 """What each column is to Arrow."""
 
-DDL: dict[str, str] = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "long",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-}
-"""What each column is to Spark."""
+DELETES = "_deletes"
+"""Whether a record deletes its key: no column of a query, but of what compacted reads look at first."""
 
 PLAIN = tuple(name for name in TYPES if name != "headers")
 
@@ -65,7 +62,7 @@ _MAKE: dict[str, _Make] = {
     "offset": lambda fields, topic, partition: pa.array(fields.offsets),
     "timestamp": _timestamp,
     "timestampType": lambda fields, topic, partition: pa.array(fields.timestamp_types),
-    "headers": lambda fields, topic, partition: headers_column(fields),
+    DELETES: lambda fields, topic, partition: pulsar_columns.deletes(fields),
 }
 
 
@@ -73,7 +70,62 @@ def arrow_schema(names: Sequence[str]) -> pa.Schema:
     return pa.schema([pa.field(name, TYPES[name]) for name in names])
 
 
-def to_arrow(fields: Fields, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    """The records of `fields`, which lie in one partition, as rows with the columns of `schema`."""
-    arrays = [_MAKE[name](fields, topic, partition) for name in schema.names]
+def to_arrow(
+    fields: Fields,
+    topic: str,
+    partition: int,
+    schema: pa.Schema,
+    typed: "Typed | None" = None,
+    *,
+    is_lone: bool = False,
+) -> pa.RecordBatch:
+    """The records of `fields`, which lie in one partition, as rows with the columns of `schema`.
+
+    `is_lone`: the topic has no other partition, which Pulsar's clients tell apart.
+    """
+    made: dict[str, pa.Array] = {}
+    pulsars = [name for name in schema.names if name in pulsar_columns.TYPES]
+    if pulsars or "headers" in schema.names:
+        headers = headers_column(fields)
+        made["headers"] = pulsar_columns.without_description(headers) if pulsars else headers
+        for name in pulsars:
+            made[name] = pulsar_columns.make(name, fields, headers, -1 if is_lone else partition)
+    if typed is not None:
+        made |= _typed_columns(fields, topic, partition, schema, typed)
+    arrays = [made[name] if name in made else _MAKE[name](fields, topic, partition) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _typed_columns(
+    fields: Fields, topic: str, partition: int, schema: pa.Schema, typed: "Typed"
+) -> dict[str, pa.Array]:
+    from anabranch.spark.values.typed import Records, typed_columns  # most queries have no use for it
+
+    keys, values = (_MAKE[name](fields, topic, partition) for name in ("key", "value"))
+    has_headers = bool((fields.data[fields.headers] > 0).any())
+    headers = headers_column(fields) if has_headers else None
+    records = Records(topic, partition, fields.offsets, keys, values, headers)
+    return typed_columns(typed, records, schema.names)
+
+
+def of_table(rows: pa.RecordBatch, schema: pa.Schema, typed: "Typed") -> pa.RecordBatch:
+    """Rows of one partition that a table has, read by their schemas; they have the columns of `in_table`."""
+    from anabranch.spark.values.typed import Records, typed_columns
+
+    told = {name: rows.column(number) for number, name in enumerate(rows.schema.names)}
+    records = Records(
+        told["topic"][0].as_py(),
+        told["partition"][0].as_py(),
+        np.asarray(told["offset"]),
+        told["key"],
+        told["value"],
+        told["headers"],
+    )
+    made = told | typed_columns(typed, records, schema.names)
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+
+
+def in_table(names: Sequence[str]) -> pa.Schema:
+    """The columns of a table of which the columns `names` are made."""
+    described = [(name, type) for name, type in pulsar_columns.TYPES.items() if name in names]
+    return pa.schema([*TYPES.items(), *described])

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from anabranch.base.errors import Corrupt, Invalid, Unavailable
 from anabranch.wire.kafka.decoder import Cursor, decode_answer, skip_tags
-from anabranch.wire.kafka.encoder import request_encoder
+from anabranch.wire.kafka.encoder import request_encoder, uvarint
 from anabranch.wire.kafka.schema import answers_flexibly, api_name, is_flexible, newest_version
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
@@ -76,7 +76,8 @@ class Connection:
         self.send(api_key, values)
         return self.receive()
 
-    def send(self, api_key: int, values: Mapping[str, Any]) -> None:
+    def send(self, api_key: int, values: Mapping[str, Any], tags: Mapping[int, bytes] | None = None) -> None:
+        """A request goes out; `tags` of ours go with it, if it is of a version that has any."""
         version = self.version(api_key)
         self._sent += 1
         body = bytearray(struct.pack(">ihhih", 0, api_key, version, self._sent, len(self._client_id)))
@@ -84,6 +85,11 @@ class Connection:
         if is_flexible(api_key, version):
             body.append(0)  # no tags
         request_encoder(api_key, version)(body, values)
+        if tags and is_flexible(api_key, version):
+            assert not body[-1], "tags of the schema's own"
+            body[-1:] = uvarint(len(tags))
+            for tag, value in sorted(tags.items()):
+                body += uvarint(tag) + uvarint(len(value)) + value
         struct.pack_into(">i", body, 0, len(body) - 4)
         try:
             self._socket.sendall(body)

@@ -13,7 +13,7 @@ What a batch claims is checked as the broker's own readers do: the records fill 
 ends where it says, offsets rise and stay inside the batch.  Anything else is Corrupt.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from anabranch.spark.visible import Stored
 LARGEST_BATCH_BYTES = 256 << 20
 """Once decompressed.  A broker's own limit is a megabyte unless somebody raised it."""
 
+_PART_BYTES = 64 << 20  # more than what is fetched at a time becomes, as a rule
 _LEAST_HEADER_BYTES = 2
 
 
@@ -56,6 +57,10 @@ class Fields(NamedTuple):
     """Where the headers begin: at their count."""
 
     ends: Ints
+    batch_offsets: Ints
+    """The first offset of the batch that each record is in."""
+
+    leader_epochs: Ints
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -67,17 +72,19 @@ class Fields(NamedTuple):
         return Fields(self.data, *columns)
 
 
-def plain(buffer: Buffer, batches: Iterable[Stored]) -> tuple[Buffer, list[Region]]:
+def plain_parts(buffer: Buffer, batches: Iterable[Stored]) -> Iterator[tuple[Buffer, list[Region]]]:
     """The records of `batches` decompressed, and where each batch's lie.
 
-    Without compression that is `buffer` itself.
+    Without compression that is `buffer` itself.  With it a few kilobytes can become any size, so what comes
+    out is given in parts, each of which ends with the batch that makes it large enough.
     """
     wanted = list(batches)
     if not any(batch.header.codec for batch in wanted):
-        return buffer, [Region(batch, batch.start, batch.end) for batch in wanted]
+        yield buffer, [Region(batch, batch.start, batch.end) for batch in wanted]
+        return
     view = memoryview(buffer)
     parts = bytearray()
-    regions = []
+    regions: list[Region] = []
     for batch in wanted:
         start = len(parts)
         content: Buffer = view[batch.start : batch.end]
@@ -85,7 +92,10 @@ def plain(buffer: Buffer, batches: Iterable[Stored]) -> tuple[Buffer, list[Regio
             content = decompress(batch.header.codec, content, LARGEST_BATCH_BYTES)
         parts += content
         regions.append(Region(batch, start, len(parts)))
-    return parts, regions
+        if len(parts) >= _PART_BYTES:
+            yield parts, regions
+            parts, regions = bytearray(), []
+    yield parts, regions
 
 
 def read_fields(buffer: Buffer, regions: list[Region]) -> Fields:
@@ -120,6 +130,8 @@ def read_fields(buffer: Buffer, regions: list[Region]) -> Fields:
         value_sizes,
         headers,
         ends,
+        base_offset,
+        np.repeat(np.array([one.leader_epoch for one in headers_of], np.int64), counts),
     )
 
 

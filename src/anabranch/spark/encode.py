@@ -108,7 +108,7 @@ def _firsts(filled: Ints, batch_bytes: int) -> Ints:
 
 
 def _records(rows: Rows, deltas: Ints, stamps: Ints) -> pa.BinaryArray:
-    key_sizes, value_sizes = _sizes(rows.keys), _sizes(rows.values)
+    key_sizes, value_sizes = sizes_of(rows.keys), sizes_of(rows.values)
     body = (
         1
         + varints.sizes(stamps)
@@ -116,22 +116,22 @@ def _records(rows: Rows, deltas: Ints, stamps: Ints) -> pa.BinaryArray:
         + varints.sizes(key_sizes)
         + varints.sizes(value_sizes)
     )
-    body += np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + _sizes(rows.headers)
-    return _joined(
-        _numbers(body, None, stamps, deltas, key_sizes),
+    body += np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + sizes_of(rows.headers)
+    return joined(
+        numbers(body, None, stamps, deltas, key_sizes),
         rows.keys,
-        _numbers(value_sizes),
+        numbers(value_sizes),
         rows.values,
         rows.headers,
     )
 
 
-def _joined(*columns: pa.BinaryArray) -> pa.BinaryArray:
+def joined(*columns: pa.BinaryArray) -> pa.BinaryArray:
     """The columns' bytes one behind the other, row by row; nulls have none."""
     return pc.binary_join_element_wise(*columns, b"", null_handling="replace", null_replacement=b"")
 
 
-def _sizes(column: pa.BinaryArray) -> Ints:
+def sizes_of(column: pa.BinaryArray) -> Ints:
     """The length of each element, -1 for nulls."""
     sizes = pieces(column)[1]
     if column.null_count:
@@ -139,7 +139,7 @@ def _sizes(column: pa.BinaryArray) -> Ints:
     return sizes
 
 
-def _numbers(*columns: Ints | None) -> pa.BinaryArray:
+def numbers(*columns: Ints | None) -> pa.BinaryArray:
     """Varints of several columns, one behind the other, row by row.  None is a zero byte."""
     given = next(column for column in columns if column is not None)
     widths = [np.ones(len(given), np.int64) if one is None else varints.sizes(one) for one in columns]
@@ -164,11 +164,11 @@ def encode_headers(column: pa.ListArray) -> pa.BinaryArray:
     names, contents = (as_binary(one) for one in pairs.flatten())
     if names.null_count:
         raise Invalid("a header has no key")
-    each = _joined(_numbers(_sizes(names)), names, _numbers(_sizes(contents)), contents)
+    each = joined(numbers(sizes_of(names)), names, numbers(sizes_of(contents)), contents)
     edges = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=edges[1:])
     together = pc.binary_join(pa.ListArray.from_arrays(pa.array(edges), each), b"")
-    return _joined(_numbers(counts), together)
+    return joined(numbers(counts), together)
 
 
 def as_binary(column: pa.Array) -> pa.BinaryArray:

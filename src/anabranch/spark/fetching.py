@@ -1,4 +1,4 @@
-"""A range of one partition's offsets, fetched and decoded: an iterator of Arrow record batches.
+"""Ranges of partitions' offsets, fetched and decoded: an iterator of Arrow record batches.
 
     |----- range -----|
     |== fetched ==|== on its way ==|        the broker answers the next request while we decode this one
@@ -12,18 +12,25 @@ if the reader does not care (`fail_on_data_loss` off), skipped.
 """
 
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from anabranch.base.disk import Buffer
 from anabranch.base.errors import AnabranchError, OffsetOutOfRange, Unavailable, UnknownTopic
 from anabranch.spark.answers import check
 from anabranch.spark.cluster import EARLIEST, Cluster, Settings, TopicPartition
 from anabranch.spark.columns import to_arrow
 from anabranch.spark.connection import FETCH, Connection
-from anabranch.spark.decode import plain, read_fields
-from anabranch.spark.visible import Aborted, Stored, visible_batches, whole_batches
+from anabranch.spark.decode import Region, plain_parts, read_fields
+from anabranch.spark.visible import Aborted, visible_batches, whole_batches
+from anabranch.wire.kafka.fetch import COMPACTED, DESCRIBED, WISHES_TAG
+
+if TYPE_CHECKING:
+    from anabranch.spark.values.typed import Typed
+    from anabranch.spark.varints import Ints
 
 _LONGEST_WAIT_MS = 500  # of the broker, for a byte
 
@@ -51,6 +58,20 @@ class Fetching(NamedTuple):
     committed: bool = False
     fail_on_data_loss: bool = True
     fetch_bytes: int = 4 << 20
+    typed: "Typed | None" = None
+    """Keys and values that are read by their schemas."""
+    described: bool = False
+    """Whether messages of Pulsar's clients are to come with all that these see of them."""
+    is_lone: bool = False
+    """Whether the topic has no other partition."""
+    compacted: bool = False
+    """Whether the broker is to give its compacted view, if it has one."""
+    only: "Ints | None" = None
+    """The offsets that are wanted, in order, if not all are."""
+
+    @property
+    def wishes(self) -> int:
+        return DESCRIBED * self.described | COMPACTED * self.compacted
 
 
 class _Fetched(NamedTuple):
@@ -58,32 +79,41 @@ class _Fetched(NamedTuple):
     next_offset: int
 
 
-def read_range(wanted: Range, how: Fetching, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of `wanted`, with the columns of `schema`."""
+def read_ranges(ranges: Iterable[Range], how: Fetching, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of `ranges`, one after the other, with the columns of `schema`."""
     with Cluster(how.settings) as cluster:
-        position = wanted.start
-        deadline = time.monotonic() + how.settings.timeout_s
-        while position < wanted.end:
-            try:
-                for fetched in _fetched(cluster, wanted._replace(start=position), how, schema):
-                    if fetched.rows is not None and fetched.rows.num_rows:
-                        yield fetched.rows
-                    if fetched.next_offset > position:
-                        deadline = time.monotonic() + how.settings.timeout_s
-                    position = fetched.next_offset
-            except OffsetOutOfRange:
-                position = _skip_lost(cluster, wanted._replace(start=position), how)
-            except UnknownTopic as error:
-                if how.fail_on_data_loss:
-                    raise DataLost(f"{wanted.partition} is not there any more: {error}. {_ADVICE}") from error
+        for wanted in ranges:
+            yield from _read_range(cluster, wanted, how, schema)
+
+
+def _read_range(
+    cluster: Cluster, wanted: Range, how: Fetching, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    position = wanted.start
+    deadline = time.monotonic() + how.settings.timeout_s
+    if how.described:
+        how = how._replace(is_lone=len(cluster.partitions([wanted.partition.topic])) == 1)
+    while position < wanted.end:
+        try:
+            for fetched in _fetched(cluster, wanted._replace(start=position), how, schema):
+                if fetched.rows is not None and fetched.rows.num_rows:
+                    yield fetched.rows
+                if fetched.next_offset > position:
+                    deadline = time.monotonic() + how.settings.timeout_s
+                position = fetched.next_offset
+        except OffsetOutOfRange:
+            position = _skip_lost(cluster, wanted._replace(start=position), how)
+        except UnknownTopic as error:
+            if how.fail_on_data_loss:
+                raise DataLost(f"{wanted.partition} is not there any more: {error}. {_ADVICE}") from error
+            return
+        except Unavailable as error:
+            if time.monotonic() > deadline:
+                if how.fail_on_data_loss or not isinstance(error, _Ended):
+                    raise
                 return
-            except Unavailable as error:
-                if time.monotonic() > deadline:
-                    if how.fail_on_data_loss or not isinstance(error, _Ended):
-                        raise
-                    return
-                cluster.forget()
-                time.sleep(0.05)
+            cluster.forget()
+            time.sleep(0.05)
 
 
 class _Ended(DataLost, Unavailable):
@@ -129,17 +159,30 @@ def _fetched(cluster: Cluster, wanted: Range, how: Fetching, schema: pa.Schema) 
             for one in visible_batches(buffer, stored, aborted if how.committed else ())
             if one.header.last_offset >= wanted.start and one.header.base_offset < wanted.end
         ]
-        yield _Fetched(_rows(buffer, visible, wanted, schema), position)
+        for part, regions in plain_parts(buffer, visible):
+            if any(region.batch.header.count for region in regions):
+                rows = _rows(part, regions, wanted, how, schema)
+                yield _Fetched(rows, regions[-1].batch.header.last_offset + 1)
+        yield _Fetched(None, position)
         if position >= wanted.end:
             return
 
 
-def _rows(buffer: bytes, batches: list[Stored], wanted: Range, schema: pa.Schema) -> pa.RecordBatch | None:
-    if not any(batch.header.count for batch in batches):
-        return None
-    fields = read_fields(*plain(buffer, batches))
+def _rows(
+    part: Buffer, regions: list[Region], wanted: Range, how: Fetching, schema: pa.Schema
+) -> pa.RecordBatch:
+    fields = read_fields(part, regions)
     inside = (fields.offsets >= wanted.start) & (fields.offsets < wanted.end)
-    return to_arrow(fields.only(inside), *wanted.partition, schema)
+    if how.only is not None:
+        inside &= among(how.only, fields.offsets)
+    return to_arrow(fields.only(inside), *wanted.partition, schema, how.typed, is_lone=how.is_lone)
+
+
+def among(only: "Ints", offsets: "Ints") -> "np.typing.NDArray[np.bool_]":
+    """Which of `offsets` are in `only`, which is in order and has some."""
+    places = np.minimum(np.searchsorted(only, offsets), len(only) - 1)
+    found: np.typing.NDArray[np.bool_] = only[places] == offsets
+    return found
 
 
 def _ask(connection: Connection, partition: TopicPartition, offset: int, how: Fetching) -> None:
@@ -163,7 +206,7 @@ def _ask(connection: Connection, partition: TopicPartition, offset: int, how: Fe
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    connection.send(FETCH, values)
+    connection.send(FETCH, values, {WISHES_TAG: bytes((how.wishes,))} if how.wishes else None)
 
 
 def _answer(answer: Any, partition: TopicPartition) -> Any:

@@ -41,6 +41,8 @@ class Wanted(NamedTuple):
     end_offset: int | None = None
     since_ms: int | None = None
     """No record before it, by its timestamp, is wanted."""
+    until_ms: int | None = None
+    """Nor one after it.  Files of tables know; a log has no index that says where such records end."""
 
     def allows(self, one: TopicPartition) -> bool:
         if self.topics is not None and one.topic not in self.topics:
@@ -116,11 +118,17 @@ def _narrow_offsets(wanted: Wanted, one: Filter) -> Wanted | None:
 
 
 def _narrow_time(wanted: Wanted, one: Filter) -> Wanted | None:
-    if not isinstance(one, GreaterThan | GreaterThanOrEqual | EqualTo | EqualNullSafe):
-        return None
-    value = one.value
+    value = getattr(one, "value", None)
     if not isinstance(value, datetime):
         return None
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    since = (aware - _EPOCH) // _MS
-    return wanted._replace(since_ms=max(since, wanted.since_ms or 0))
+    at_ms = (aware - _EPOCH) // _MS
+    since = at_ms if wanted.since_ms is None else max(at_ms, wanted.since_ms)
+    until = at_ms if wanted.until_ms is None else min(at_ms, wanted.until_ms)
+    if isinstance(one, GreaterThan | GreaterThanOrEqual):
+        return wanted._replace(since_ms=since)
+    if isinstance(one, LessThan | LessThanOrEqual):
+        return wanted._replace(until_ms=until)
+    if isinstance(one, EqualTo | EqualNullSafe):
+        return wanted._replace(since_ms=since, until_ms=until)
+    return None

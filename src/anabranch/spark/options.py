@@ -7,8 +7,9 @@ everywhere in Spark.
     read      which topics     subscribe | subscribePattern | assign
               from, to         startingOffsets, startingTimestamp, startingOffsetsByTimestamp, ending…
               how much         maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay,
-                               minPartitions, maxRecordsPerPartition
-              what             includeHeaders, failOnDataLoss, kafka.isolation.level
+                               minPartitions, minRecordsPerPartition, maxRecordsPerPartition
+              what             includeHeaders, includePulsar, failOnDataLoss, kafka.isolation.level
+              by schemas       valueSchema, keySchema, schema.registry.url, mode, …
               positions        commitOffsets, with kafka.group.id or groupIdPrefix
     write     where            topic
               how              exactlyOnce, transactionalIdPrefix, kafka.compression.type, kafka.batch.size
@@ -17,11 +18,14 @@ everywhere in Spark.
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from anabranch.base.errors import Invalid
 from anabranch.records.compression import NAMES as CODECS
 from anabranch.spark.cluster import Settings
+
+if TYPE_CHECKING:
+    from anabranch.spark.values.writing import Values
 
 _BOTH = {
     "kafka.bootstrap.servers",
@@ -29,6 +33,18 @@ _BOTH = {
     "kafka.request.timeout.ms",
     "kafka.security.protocol",
 }
+OF_SCHEMAS = (
+    "valueSchema",
+    "valueSchemaVersion",
+    "valueSubject",
+    "valueAs",
+    "keySchema",
+    "keySchemaVersion",
+    "keySubject",
+    "mode",
+    "schema.registry.url",
+    "schema.registry.basic.auth.user.info",
+)
 _READ = {
     *_BOTH,
     "subscribe",
@@ -42,14 +58,30 @@ _READ = {
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
+    "includePulsar",
+    *OF_SCHEMAS,
     "groupIdPrefix",
     "kafka.group.id",
     "kafka.isolation.level",
     "kafka.max.partition.fetch.bytes",
     "kafkaConsumer.pollTimeoutMs",
 }
-BATCH_READ = {*_READ, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
-STREAM_READ = {*_READ, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsets"}
+BATCH_READ = {
+    *_READ,
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "useTable",
+    "readCompacted",
+}
+STREAM_READ = {
+    *_READ,
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minRecordsPerPartition",
+    "commitOffsets",
+}
 BATCH_WRITE = {
     *_BOTH,
     "topic",
@@ -60,6 +92,10 @@ BATCH_WRITE = {
     "kafka.compression.type",
     "kafka.batch.size",
     "kafka.transaction.timeout.ms",
+    "valueSchema",
+    "valueSubject",
+    "schema.registry.url",
+    "schema.registry.basic.auth.user.info",
 }
 STREAM_WRITE = BATCH_WRITE
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
@@ -171,6 +207,13 @@ class WriteOptions(NamedTuple):
     codec: int
     batch_bytes: int
     transaction_timeout_ms: int
+    values: "Values | None" = None
+    """How values are made by a schema, if they are."""
+
+    @property
+    def value_columns(self) -> tuple[str, ...] | None:
+        """What values are made of, if not of one column."""
+        return None if self.values is None else self.values.columns
 
 
 _ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}

@@ -2,8 +2,9 @@
 
     limited     a micro-batch of at most so many records: each partition gets a share by how far it is behind
     divided     ranges into more and smaller ones, in proportion, when more tasks are wanted than partitions
+    gathered    ranges into fewer tasks, when there is too little in each to be worth one
 
-Both depend on nothing but their arguments, so a micro-batch that is run again is cut in the same way.
+All depend on nothing but their arguments, so a micro-batch that is run again is cut in the same way.
 """
 
 import math
@@ -49,6 +50,19 @@ def divided(ranges: Iterable[Range], least: int | None, most_records: int | None
         return whole
     total = sum(one.size for one in whole)
     return [part for one in whole for part in _parts(one, math.ceil(one.size / total * least))]
+
+
+def gathered(ranges: Iterable[Range], least_records: int) -> list[list[Range]]:
+    """The ranges of each task: neighbours together until a task has `least_records`."""
+    tasks: list[list[Range]] = []
+    room = 0
+    for one in ranges:
+        if room <= 0:
+            tasks.append([])
+            room = least_records
+        tasks[-1].append(one)
+        room -= one.size
+    return tasks
 
 
 def _parts(whole: Range, count: int) -> list[Range]:

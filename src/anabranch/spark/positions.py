@@ -12,14 +12,20 @@ checkpoint an offset is {"orders": {"0": 23, "1": 5}}, in the same form.
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets, TopicPartition
+from anabranch.spark.cluster import EARLIEST, LATEST, Offsets, TopicPartition
 from anabranch.spark.options import Options
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _LARGEST = 1 << 63
+
+
+class KnowsOffsets(Protocol):
+    """A cluster, or one with the history that it has no more."""
+
+    def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool = False) -> Offsets: ...
 
 
 class Position(NamedTuple):
@@ -104,7 +110,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def resolve(
-    position: Position, partitions: Iterable[TopicPartition], cluster: Cluster, *, committed: bool
+    position: Position, partitions: Iterable[TopicPartition], cluster: KnowsOffsets, *, committed: bool
 ) -> Offsets:
     """The offset of each of `partitions`."""
     wanted = list(partitions)

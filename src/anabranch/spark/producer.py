@@ -2,6 +2,7 @@
 
     producer = Producer(cluster, acks=-1, timeout_ms=30_000)
     producer.begin("query-7-task-3", 60_000)        a transaction, and nobody else of that name goes on
+    producer.join(partitions)                       where it writes, told all at once; else one by one
     producer.send(partition, batch)                 …
     producer.flush()                                everything is stored
     producer.transaction                            who may end it: a name, an id, an epoch
@@ -14,6 +15,7 @@ twice.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -74,10 +76,32 @@ class Producer:
         self._sequences[partition] = (first + records) & 0x7FFFFFFF
         return first
 
+    def join(self, partitions: Iterable[TopicPartition]) -> None:
+        """The transaction, if there is one, writes to `partitions`, too."""
+        transaction = self.transaction
+        new = [(one, one.partition) for one in partitions if one not in self._joined]
+        if transaction is None or not new:
+            return
+        values = {
+            "v3_and_below_transactional_id": transaction.transactional_id,
+            "v3_and_below_producer_id": transaction.producer_id,
+            "v3_and_below_producer_epoch": transaction.producer_epoch,
+            "v3_and_below_topics": by_topic(new, "partitions"),
+        }
+
+        def read(answer: Any) -> None:
+            for topic in answer.results_by_topic_v3_and_below:
+                for one in topic.results_by_partition:
+                    what = f"{topic.name}-{one.partition_index} in the transaction"
+                    check(one.partition_error_code, what)
+
+        name = transaction.transactional_id
+        self._cluster.to_coordinator(TRANSACTIONS, name, ADD_PARTITIONS_TO_TXN, values, read)
+        self._joined.update(one for one, _ in new)
+
     def send(self, partition: TopicPartition, batch: bytearray) -> None:
         """Send a batch; may wait until an earlier one is stored."""
-        if self.transaction is not None and partition not in self._joined:
-            self._join(self.transaction, partition)
+        self.join((partition,))
         one = _Unacknowledged(partition, batch)
         self._unacknowledged.append(one)
         try:
@@ -140,23 +164,6 @@ class Producer:
         if stored.error_code != ErrorCode.duplicate_sequence_number:
             _check_stored(stored, one.partition)
         self._unacknowledged.remove(one)
-
-    def _join(self, transaction: Transaction, partition: TopicPartition) -> None:
-        values = {
-            "v3_and_below_transactional_id": transaction.transactional_id,
-            "v3_and_below_producer_id": transaction.producer_id,
-            "v3_and_below_producer_epoch": transaction.producer_epoch,
-            "v3_and_below_topics": [{"name": partition.topic, "partitions": [partition.partition]}],
-        }
-
-        def read(answer: Any) -> None:
-            for topic in answer.results_by_topic_v3_and_below:
-                for one in topic.results_by_partition:
-                    check(one.partition_error_code, f"{partition} in the transaction")
-
-        name = transaction.transactional_id
-        self._cluster.to_coordinator(TRANSACTIONS, name, ADD_PARTITIONS_TO_TXN, values, read)
-        self._joined.add(partition)
 
     def commit_offset(self, group: str, partition: TopicPartition, offset: int, metadata: str) -> None:
         """An offset of a group that counts if the transaction is committed."""

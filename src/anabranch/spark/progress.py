@@ -7,12 +7,13 @@ A query's progress says for each source how far it has read (`endOffset`) and ho
 (`latestOffset`); sources that are not ours have offsets of other forms and are passed over.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import TopicPartition
+from anabranch.spark.cluster import Offsets, TopicPartition
 from anabranch.spark.positions import from_json
 
 
@@ -37,6 +38,19 @@ def lags(progress: Any) -> Iterator[Lag]:
             continue
         for partition in sorted(latest):
             yield Lag(partition, read_to.get(partition, 0), latest[partition])
+
+
+def read_to(progress: Any) -> Offsets:
+    """How far the query of `progress` has read.
+
+    Known of a micro-batch that runs again, too, of which Spark does not say how far it could have read.
+    """
+    document = json.loads(progress.json) if hasattr(progress, "json") else progress
+    found: Offsets = {}
+    for source in (document or {}).get("sources", ()):
+        with contextlib.suppress(Invalid):
+            found |= from_json(source.get("endOffset"))
+    return found
 
 
 def total_behind(progress: Any) -> int:

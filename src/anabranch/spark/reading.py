@@ -1,17 +1,38 @@
 """What batch and streaming reads have in common: how records are fetched, and which columns come out."""
 
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.columns import DDL, PLAIN, TYPES, arrow_schema
+from anabranch.spark import pulsar_columns
+from anabranch.spark.cluster import Cluster
+from anabranch.spark.columns import PLAIN, TYPES
 from anabranch.spark.fetching import Fetching
-from anabranch.spark.options import LEAST_FETCH_BYTES, Options, settings
+from anabranch.spark.options import LEAST_FETCH_BYTES, OF_SCHEMAS, Options, settings
+from anabranch.spark.selection import selection_of
+
+if TYPE_CHECKING:
+    from anabranch.spark.values.typed import Typed
 
 _ISOLATION = {"read_uncommitted": False, "read_committed": True}
 
 
-def fetching_of(options: Options) -> Fetching:
+class Layout(NamedTuple):
+    """The columns of a query, and how they are made."""
+
+    schema: pa.Schema
+    typed: "Typed | None" = None
+
+    @property
+    def is_described(self) -> bool:
+        """Whether what Pulsar's clients see of messages is wanted."""
+        return any(name in pulsar_columns.TYPES for name in self.schema.names)
+
+
+def fetching_of(options: Options, layout: Layout) -> Fetching:
     isolation = options.choice("kafka.isolation.level", _ISOLATION, "read_uncommitted")
     how = settings(options)
     poll_ms = options.whole("kafkaConsumer.pollTimeoutMs")
@@ -22,25 +43,64 @@ def fetching_of(options: Options) -> Fetching:
         options.number(
             "kafka.max.partition.fetch.bytes", Fetching._field_defaults["fetch_bytes"], LEAST_FETCH_BYTES
         ),
+        layout.typed,
+        layout.is_described,
     )
 
 
-def spark_schema(options: Options) -> str:
-    """The columns of a topic, as Spark writes them."""
-    names = (*PLAIN, "headers") if options.flag("includeHeaders", False) else PLAIN
-    return ", ".join(f"{name} {DDL[name]}" for name in names)
+def spark_schema(options: Options) -> StructType:
+    """The columns of a topic that a query gets which does not name any."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    names = list(PLAIN)
+    if options.flag("includeHeaders", False):
+        names.append("headers")
+    if options.flag("includePulsar", False):
+        names += pulsar_columns.TYPES
+    types = _types(_typed(options), names)
+    return from_arrow_schema(pa.schema(list(types.items())))
 
 
-def chosen_columns(schema: StructType) -> pa.Schema:
+def chosen_columns(schema: StructType, options: Options) -> Layout:
     """The columns that a query's `schema` asks for.  Invalid unless they are a topic's."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    names = schema.fieldNames()
-    if unknown := [name for name in names if name not in TYPES]:
-        raise Invalid(f"a topic has no column {unknown[0]}; there are {', '.join(TYPES)}")
-    wanted = arrow_schema(names)
+    typed = _typed(options)
+    there = _types(typed, [*TYPES, *pulsar_columns.TYPES])
     asked = to_arrow_schema(schema, timezone="UTC")
-    for ours, theirs in zip(wanted, asked, strict=True):
-        if ours.type != theirs.type:
-            raise Invalid(f"the column {ours.name} is {DDL[ours.name]}, not {theirs.type}")
-    return asked
+    if unknown := [name for name in asked.names if name not in there]:
+        raise Invalid(f"a topic has no column {unknown[0]}; there are {', '.join(there)}")
+    for field in asked:
+        if there[field.name] != field.type:
+            raise Invalid(f"the column {field.name} is {_ddl(there[field.name])}, not {_ddl(field.type)}")
+    return Layout(asked, typed)
+
+
+def _typed(options: Options) -> "Typed | None":
+    if not any(options.text(name) is not None for name in OF_SCHEMAS):
+        return None
+    from anabranch.spark.values.typed import typed_of  # most queries have no use for it
+
+    return typed_of(options, _topics(options))
+
+
+def _types(typed: "Typed | None", names: Iterable[str]) -> dict[str, pa.DataType]:
+    types = TYPES | pulsar_columns.TYPES
+    plain = {name: types[name] for name in names}
+    return plain if typed is None else typed.columns(plain)
+
+
+def _topics(options: Options) -> Callable[[], set[str]]:
+    """Asks which topics a query reads."""
+
+    def ask() -> set[str]:
+        with Cluster(settings(options)) as cluster:
+            return {one.topic for one in selection_of(options).partitions(cluster)}
+
+    return ask
+
+
+def _ddl(type: pa.DataType) -> str:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(type).simpleString()

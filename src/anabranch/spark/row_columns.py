@@ -7,8 +7,11 @@
     timestamp    timestamp; the time of writing where it is null or missing
     headers      array of (key, value), written if the option includeHeaders is not false
 
-Other columns are an error rather than lost: a sink that drops what it does not know hides mistakes.
+Other columns are an error rather than lost: a sink that drops what it does not know hides mistakes.  With a
+schema they are the value's fields (`values/writing`).
 """
+
+from collections.abc import Collection
 
 from pyspark.sql.types import (
     ArrayType,
@@ -34,9 +37,11 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 }
 
 
-def check_columns(schema: StructType, topic: str | None) -> None:
-    """Invalid unless rows of `schema` can be written."""
+def check_columns(schema: StructType, topic: str | None, of_value: Collection[str] | None = None) -> None:
+    """Invalid unless rows of `schema` can be written; a value is `value`, or made of `of_value`."""
     for field in schema:
+        if of_value is not None and field.name in of_value:
+            continue
         if field.name not in _TYPES:
             raise Invalid(f"a topic has no column {field.name} to write; there are {', '.join(_TYPES)}")
         if not isinstance(field.dataType, _TYPES[field.name]):
@@ -45,7 +50,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         if isinstance(field.dataType, ArrayType):
             _check_headers(field.dataType)
     names = schema.fieldNames()
-    if "value" not in names:
+    if of_value is None and "value" not in names:
         raise Invalid("the column value is needed")
     if topic is None and "topic" not in names:
         raise Invalid("a topic is needed: the option topic, or a column topic")

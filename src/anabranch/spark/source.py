@@ -16,7 +16,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from anabranch.spark.options import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE, Options, write_options
+from anabranch.base.errors import Invalid
+from anabranch.spark.options import (
+    BATCH_READ,
+    BATCH_WRITE,
+    OF_SCHEMAS,
+    STREAM_READ,
+    STREAM_WRITE,
+    Options,
+    WriteOptions,
+    write_options,
+)
 
 
 class AnabranchSource(DataSource):
@@ -28,7 +38,7 @@ class AnabranchSource(DataSource):
     def name(cls) -> str:
         return "anabranch"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         from anabranch.spark.reading import spark_schema
 
         # Spark asks for it before it says whether it is going to stream.
@@ -38,22 +48,35 @@ class AnabranchSource(DataSource):
         from anabranch.spark.batch_reader import batch_reader
         from anabranch.spark.reading import chosen_columns
 
-        return batch_reader(Options(self._given, BATCH_READ, "a batch read"), chosen_columns(schema))
+        options = Options(self._given, BATCH_READ, "a batch read")
+        return batch_reader(options, chosen_columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from anabranch.spark.reading import chosen_columns
         from anabranch.spark.stream_reader import StreamReader
 
-        return StreamReader(Options(self._given, STREAM_READ, "a streaming read"), chosen_columns(schema))
+        options = Options(self._given, STREAM_READ, "a streaming read")
+        return StreamReader(options, chosen_columns(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from anabranch.spark.batch_writer import BatchWriter
 
-        return BatchWriter(
-            write_options(Options(self._given, BATCH_WRITE, "a batch write")), schema, overwrite
-        )
+        how = _write_options(Options(self._given, BATCH_WRITE, "a batch write"), schema)
+        return BatchWriter(how, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from anabranch.spark.stream_writer import StreamWriter
 
-        return StreamWriter(write_options(Options(self._given, STREAM_WRITE, "a streaming write")), schema)
+        how = _write_options(Options(self._given, STREAM_WRITE, "a streaming write"), schema)
+        return StreamWriter(how, schema)
+
+
+def _write_options(options: Options, schema: StructType) -> WriteOptions:
+    how = write_options(options)
+    if options.text("valueSchema") is None:
+        if needless := [name for name in OF_SCHEMAS if options.text(name) is not None]:
+            raise Invalid(f"the option {needless[0]} has no meaning without valueSchema")
+        return how
+    from anabranch.spark.values.writing import with_values
+
+    return with_values(how, options, schema)

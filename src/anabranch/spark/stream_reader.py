@@ -13,6 +13,8 @@ read, are losses (failOnDataLoss).
 maxOffsetsPerTrigger bounds a micro-batch.  minOffsetsPerTrigger holds it back until so many offsets are
 there or maxTriggerDelay is over, except for a query that only does what there is (availableNow), where
 waiting would mean waiting for ever.
+
+A small micro-batch is read by few tasks, though it comes from many partitions (minRecordsPerPartition).
 """
 
 import time
@@ -29,26 +31,29 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from anabranch.base.errors import Invalid, UnknownTopic
-from anabranch.spark.batch_reader import OffsetRange
+from anabranch.spark.batch_reader import OffsetRanges
 from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets
-from anabranch.spark.fetching import DataLost, read_range
+from anabranch.spark.fetching import DataLost, read_ranges
 from anabranch.spark.group_offsets import commit_offsets
 from anabranch.spark.options import Options
-from anabranch.spark.planning import behind, divided, limited, ranges_between
+from anabranch.spark.planning import behind, divided, gathered, limited, ranges_between
 from anabranch.spark.positions import from_json, resolve, starting, to_json
-from anabranch.spark.reading import fetching_of
+from anabranch.spark.reading import Layout, fetching_of
 from anabranch.spark.selection import selection_of
+from anabranch.spark.worker_process import keep_what_is_loaded
 
 _ADVICE = 'Set the option failOnDataLoss to "false" to go on with what is there.'
 _LONGEST_DELAY_S = 15 * 60.0
+# Spark's part in a task, with a process to read and one to write, takes as long as reading so many.
+_WORTH_A_TASK = 1000
 _MOST_ROWS = (1 << 63) - 1
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(self, options: Options, layout: Layout) -> None:
         self._selection = selection_of(options)
         self._start = starting(options, streaming=True)
-        self._how = fetching_of(options)
+        self._how = fetching_of(options, layout)
         self._most = options.whole("maxOffsetsPerTrigger")
         self._least = options.whole("minOffsetsPerTrigger")
         if self._most is not None and self._least is not None and self._least > self._most:
@@ -57,9 +62,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self._delay_s = options.duration_s("maxTriggerDelay", _LONGEST_DELAY_S)
         self._least_ranges = options.whole("minPartitions")
+        self._least_records = options.number("minRecordsPerPartition", _WORTH_A_TASK)
         self._most_records = options.whole("maxRecordsPerPartition")
         self._group = _group(options)
-        self._schema = schema
+        self._schema = layout.schema
         self._cluster: Cluster | None = None
         self._last_batch_s = time.monotonic()
         self._all_there_is: Offsets | None = None
@@ -86,7 +92,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # What comes before `start` is done.  Spark's own commit() of it only comes with the next micro-batch,
         # and a group that waits for that looks behind while there is nothing to do.
         self._commit_to_group(begin)
-        latest = self._ends(begin) if self._all_there_is is None else self._all_there_is
+        latest = self._all_there_is
+        if latest is None or any(latest.get(one, -1) < at for one, at in begin.items()):
+            # If all there was ends before the checkpoint, that is lost, or the query begins at what came
+            # a moment later: that is asked, too.
+            ends = self._ends(begin)
+            latest = ends if latest is None else latest
         self._latest = latest
         begin = self._with_new(begin, latest)
         # A partition that has gone from the topic keeps its place in the checkpoint.
@@ -138,15 +149,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, until = from_json(start), from_json(end)
         ranges = ranges_between(begin | self._first_of_new(begin, until), until)
-        return [OffsetRange(one) for one in divided(ranges, self._least_ranges, self._most_records)]
+        parts = divided(ranges, self._least_ranges, self._most_records)
+        # Who says how many tasks there should be gets as many.
+        least_records = 1 if self._least_ranges else self._least_records
+        return [OffsetRanges(of_a_task) for of_a_task in gathered(parts, least_records)]
 
     def _first_of_new(self, begin: Offsets, until: Offsets) -> Offsets:
         new = [one for one in until if one not in begin]
         return self._client().offsets_at(dict.fromkeys(new, EARLIEST)) if new else {}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, OffsetRange):
-            yield from read_range(partition.wanted, self._how, self._schema)
+        if isinstance(partition, OffsetRanges):
+            yield from read_ranges(partition.wanted, self._how, self._schema)
+            keep_what_is_loaded()
 
     def commit(self, end: dict[str, Any]) -> None:
         self._commit_to_group(from_json(end))

@@ -53,9 +53,13 @@ def zigzag(numbers: Ints) -> "NDArray[np.uint64]":
 
 def sizes(numbers: Ints) -> Ints:
     """How many bytes each number takes."""
-    raw = zigzag(numbers)
-    size = np.ones(len(raw), np.int64)
-    rest = raw >> np.uint64(7)
+    return plain_sizes(zigzag(numbers))
+
+
+def plain_sizes(numbers: "NDArray[np.uint64]") -> Ints:
+    """How many bytes each takes, as Protobuf has numbers without a sign."""
+    size = np.ones(len(numbers), np.int64)
+    rest = numbers >> np.uint64(7)
     while rest.any():
         size += rest > 0
         rest >>= np.uint64(7)
@@ -64,8 +68,11 @@ def sizes(numbers: Ints) -> Ints:
 
 def write(out: Bytes, at: Ints, numbers: Ints) -> Ints:
     """Put each number at its place in `out`, which has room.  Where each ends."""
-    rest = zigzag(numbers)
-    end = at.copy()
+    return write_plain(out, at, zigzag(numbers))
+
+
+def write_plain(out: Bytes, at: Ints, numbers: "NDArray[np.uint64]") -> Ints:
+    rest, end = numbers.copy(), at.copy()
     going_on = np.arange(len(rest))
     while len(going_on):
         low = (rest[going_on] & np.uint64(127)).astype(np.uint8)

@@ -26,7 +26,10 @@ def write_rows(
     somewhere: TopicPartition | None = None
     count = 0
     for together in _together(batches):
-        for partition, rows in sorter.sort(together):
+        encoded = together if how.values is None else how.values.encoded(together)
+        destined = list(sorter.sort(encoded))
+        producer.join(partition for partition, _ in destined)
+        for partition, rows in destined:
             somewhere = partition
             count += len(rows)
             sequence = producer.sequence(partition, len(rows))

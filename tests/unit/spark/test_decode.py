@@ -13,7 +13,7 @@ from anabranch.records.builder import build_batch, seal
 from anabranch.records.control import Marker, marker_batch
 from anabranch.records.record import Record, iter_records, payload_of
 from anabranch.spark.columns import TYPES, arrow_schema, to_arrow
-from anabranch.spark.decode import plain, read_fields
+from anabranch.spark.decode import plain_parts, read_fields
 from anabranch.spark.visible import Aborted, visible_batches, whole_batches
 
 SCHEMA = arrow_schema(tuple(TYPES))
@@ -22,7 +22,7 @@ BASE_MS = 1_700_000_000_000
 
 def rows_of(buffer: bytes, aborted: tuple[Aborted, ...] = ()) -> pa.RecordBatch:
     stored = list(visible_batches(buffer, list(whole_batches(buffer)), aborted))
-    data, regions = plain(buffer, stored)
+    ((data, regions),) = plain_parts(buffer, stored)
     return to_arrow(read_fields(data, regions), "orders", 3, SCHEMA)
 
 
@@ -134,9 +134,20 @@ def test_names_of_headers_that_are_no_text_are_shown_as_java_shows_them() -> Non
     assert found.to_pylist()[0]["headers"] == [{"key": "�", "value": b"x"}]
 
 
+def test_what_becomes_large_comes_in_parts() -> None:
+    records = [Record(offset, BASE_MS, None, bytes(20 << 20), ()) for offset in range(5)]
+    batches = [bytes(build_batch([record], base_offset=record.offset, codec=4)) for record in records]
+    buffer = b"".join(batches)
+    assert len(buffer) < 1 << 16
+    parts = list(plain_parts(buffer, whole_batches(buffer)))
+    assert [len(regions) for _, regions in parts] == [4, 1]
+    found = [offset for data, regions in parts for offset in read_fields(data, regions).offsets.tolist()]
+    assert found == list(range(5))
+
+
 def test_only_some_records() -> None:
     buffer = bytes(build_batch([Record(n, BASE_MS, None, b"%d" % n) for n in range(10)]))
-    data, regions = plain(buffer, whole_batches(buffer))
+    ((data, regions),) = plain_parts(buffer, whole_batches(buffer))
     fields = read_fields(data, regions)
     some = fields.only(np.asarray(fields.offsets >= 7))
     assert to_arrow(some, "t", 0, arrow_schema(["value"])).to_pylist() == [

@@ -47,7 +47,7 @@ def test_times_say_where_to_begin_and_are_checked_again() -> None:
     filters: list[Filter] = [GreaterThanOrEqual(("timestamp",), since), LessThan(("timestamp",), since)]
     wanted, left = push(filters)
     assert left == filters
-    assert wanted.since_ms == since.timestamp() * 1000
+    assert wanted.since_ms == wanted.until_ms == since.timestamp() * 1000
 
 
 def test_what_is_not_understood_stays_with_spark() -> None:

@@ -1,0 +1,1 @@
+"""Values with schemas: a topic's registered schema as columns, both ways."""
