@@ -51,6 +51,7 @@ from anabranch.server.reception import Reception
 from anabranch.server.services import Services
 from anabranch.server.share_sessions import ShareSessions
 from anabranch.server.telemetry import Telemetry
+from anabranch.tables.supervisor import Supervisor, maintainer_command
 from anabranch.topics.compacting import Compactor
 from anabranch.topics.registry import Topics
 from anabranch.topics.surroundings import Surroundings
@@ -118,6 +119,7 @@ class Node:
         await self._listen_for_pulsar(pulsar, reception, undo)
         await self._listen_for_http(pulsar, undo)
         self._run_all(cluster)
+        self._maintain_tables(cluster)
 
     def _coordinate(self, cluster: Cluster, dynamic: DynamicConfig, clock: Clock, chance: Random) -> Services:
         """The coordinators, and all that request handlers reach."""
@@ -171,6 +173,16 @@ class Node:
         self._run(self._schemas.run())
         self._run(self._transactions.run())
         self._run(self._txns.load())
+
+    def _maintain_tables(self, cluster: Cluster) -> None:
+        told = self._config.tables
+        if told.maintain:
+            roots = (self._config.tables_root, *told.roots)
+            command = maintainer_command(self.addresses["kafka"], self.addresses.get("http"), roots, told)
+            supervisor = Supervisor(command, self._config.node.data_dir / "tables.log")
+            supervisor.image_changed(appearance(cluster.image))
+            cluster.subscribe(supervisor.image_changed)
+            self._run(supervisor.run())
 
     async def _listen(self, services: Services, reception: Reception, undo: AsyncExitStack) -> None:
         """Open the port for Kafka's clients and tell the cluster about it."""

@@ -29,6 +29,7 @@ from anabranch.cli.failure import CommandError, Misuse
 from anabranch.node import Node
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_file import load
+from anabranch.server.config_tables import ROOT as TABLES_ROOT
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ def _configuration(options: argparse.Namespace) -> BrokerConfig:
             host = configured.host if options.host is None else options.host
             port = configured.port if options.kafka_port is None else options.kafka_port
             overrides["listeners"] = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
+        overrides[TABLES_ROOT] = config.tables_root
         config = load(options.config, os.environ, overrides)
     except InvalidConfig as error:
         raise Misuse(str(error), "docs/configuration.md lists the settings") from error

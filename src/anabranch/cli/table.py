@@ -1,0 +1,198 @@
+"""`anabranch table`: keep topics as tables, look at them, and run the process that maintains them.
+
+What that needs is loaded by the commands themselves: most runs of `anabranch` are of others.
+"""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from anabranch.base.errors import AnabranchError
+from anabranch.cli.client import admin, answer_of, cluster_metadata, topic_metadata
+from anabranch.cli.failure import CommandError, Misuse
+from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, duration_ms
+from anabranch.cli.output import print_json, print_table
+from anabranch.log.config_table import ENABLE, LOCATION, RETENTION
+from anabranch.server.config_tables import MAINTAIN, ROOT, ROOTS
+
+app = typer.Typer(help="Keep topics as tables, and look at them.", no_args_is_help=True)
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+
+
+@app.command("enable")
+def enable(
+    topic: Topic,
+    location: Annotated[
+        Path | None,
+        typer.Option("--location", metavar="DIR", help="Its folder; by default in the broker's data."),
+    ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option("--retention", metavar="TIME", help="Keep files so long, such as 90d; else for good."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Keep a topic's history as a table, from what its log has now on."""
+    from anabranch.cli import table_view
+
+    kept_ms = duration_ms(retention) if retention is not None else None
+    if retention is not None and kept_ms is None:
+        raise Misuse(f"--retention {retention!r} is no time; write 12h or 90d")
+    client = admin(bootstrap)
+    topic_metadata(client, bootstrap, topic)
+    present = _present_place(client, bootstrap, topic)
+    if location is None:
+        place = present or _usual_place(client, bootstrap, topic)
+    else:
+        place = location.absolute()
+        table_view.check_move(topic, present, place)
+    changes = [_set(ENABLE.name, "true"), _set(LOCATION.name, str(place))]
+    if kept_ms is not None:
+        changes.append(_set(RETENTION.name, str(kept_ms)))
+    _alter(client, bootstrap, topic, changes)
+    print(f"{topic} is kept as a table in {place}")
+    if location is not None and not _is_maintained(place, _told_by_broker(client, bootstrap)):
+        print(
+            "anabranch: the broker does not maintain tables there\n"
+            "  allow it with the broker's option anabranch.table.roots, or run `anabranch table run`",
+            file=sys.stderr,
+        )
+
+
+def _present_place(client: AdminClient, bootstrap: str, topic: str) -> Path | None:
+    """Where the topic's table is, or was before it was disabled."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    told = answer_of(client.describe_configs([resource])[resource], bootstrap)
+    value = told[LOCATION.name].value if LOCATION.name in told else None
+    return Path(value) if value else None
+
+
+def _usual_place(client: AdminClient, bootstrap: str, topic: str) -> Path:
+    from anabranch.cli import table_view
+
+    root = _told_by_broker(client, bootstrap).get(ROOT)
+    if not root:
+        raise CommandError("the broker does not say where tables go", "name a folder with --location DIR")
+    return table_view.place_in(Path(root), topic, bootstrap)
+
+
+def _told_by_broker(client: AdminClient, bootstrap: str) -> dict[str, str]:
+    """The options of a broker that are about tables."""
+    broker = next(iter(cluster_metadata(client, bootstrap).brokers))
+    resource = ConfigResource(ResourceType.BROKER, str(broker))
+    told = answer_of(client.describe_configs([resource])[resource], bootstrap)
+    return {name: entry.value or "" for name, entry in told.items() if name.startswith("anabranch.table.")}
+
+
+def _is_maintained(place: Path, told: dict[str, str]) -> bool:
+    roots = [told.get(ROOT, ""), *told.get(ROOTS, "").split(",")]
+    is_allowed = any(root and Path(root) in place.parents for root in roots)
+    return is_allowed and told.get(MAINTAIN) == "true"
+
+
+def _set(name: str, value: str) -> ConfigEntry:
+    return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+
+
+def _alter(client: AdminClient, bootstrap: str, topic: str, changes: list[ConfigEntry]) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    answer_of(client.incremental_alter_configs([resource])[resource], bootstrap)
+
+
+@app.command("disable")
+def disable(topic: Topic, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Keep a topic as a table no longer.  Its files stay, and count again if it is enabled in time."""
+    client = admin(bootstrap)
+    topic_metadata(client, bootstrap, topic)
+    _alter(client, bootstrap, topic, [_set(ENABLE.name, "false")])
+    print(f"{topic} is not kept as a table any more; its files stay where they are")
+
+
+@app.command("list")
+def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """List topics that are kept as tables."""
+    from anabranch.cli import table_view
+
+    admin(bootstrap)
+    rows = table_view.summaries(bootstrap)
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows)
+
+
+@app.command("describe")
+def describe(
+    topic: Topic,
+    files: Annotated[bool, typer.Option("--files", help="List the files instead.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show a table: what it covers, partition by partition, and how far it is behind."""
+    from anabranch.cli import table_view
+
+    topic_metadata(admin(bootstrap), bootstrap, topic)
+    whole, partitions, its_files = table_view.description(topic, bootstrap)
+    if as_json:
+        print_json(its_files if files else {**whole, "partitions": partitions})
+    elif files:
+        print_table(its_files)
+    else:
+        for name, value in whole.items():
+            print(f"{name}: {value}")
+        print_table(partitions)
+
+
+@app.command("run")
+def run(
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="The Spark that does it: local, or a cluster.")
+    ] = "local[2]",
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often tables are looked at.")
+    ] = 60.0,
+    registry: Annotated[
+        str,
+        typer.Option(
+            "--schema-registry", metavar="URL", help="Where schemas are; files get a column by them."
+        ),
+    ] = "",
+    once: Annotated[bool, typer.Option("--once", help="Only until they are up to date.")] = False,
+    roots: Annotated[
+        list[Path] | None,
+        typer.Option("--root", metavar="DIR", help="Only tables in such folders; repeatable. Else all."),
+    ] = None,
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Maintain all tables, in the foreground.  The broker does this itself, unless told not to."""
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        from anabranch.pipelines.tables import run as running
+    except ImportError as error:
+        raise CommandError(f"this needs: pip install 'anabranch[spark]' ({error})") from error
+    admin(bootstrap)
+    if with_parent:
+        running.end_with_parent()
+    with _in_words():
+        running.run(running.Wanted(bootstrap, registry, master, interval, once, roots or None), _tell)
+
+
+def _tell(done: Any) -> None:
+    if done.rows:
+        print(f"{done.rows} records copied, {done.tables} tables", flush=True)
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    try:
+        yield
+    except AnabranchError as error:
+        raise CommandError(str(error)) from error
