@@ -14,11 +14,13 @@ from anabranch.cli import (
     dump_command,
     group,
     namespace,
+    pipeline,
     produce,
     pulsar_consume,
     pulsar_produce,
     schema,
     subscription,
+    table,
     tenant,
     topic,
     transaction,
@@ -75,6 +77,8 @@ app.add_typer(tenant.app, name="tenant")
 app.add_typer(namespace.app, name="namespace")
 app.add_typer(subscription.app, name="subscription")
 app.add_typer(schema.app, name="schema")
+app.add_typer(table.app, name="table")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(dump_command.app, name="log")
 
 

@@ -1,0 +1,1 @@
+"""The pipeline that keeps topics as tables."""

@@ -1,0 +1,69 @@
+"""The topics of a pipeline, asked of the broker: are they there, and how many records are waiting in them."""
+
+from collections.abc import Iterable, Mapping
+
+from anabranch.base.errors import NotFound, Unavailable
+from anabranch.pipelines.context import SOURCE, TopicUse
+from anabranch.spark.cluster import LATEST, Cluster, Settings, TopicPartition
+
+_ANSWER_S = 10.0
+
+
+def reach(bootstrap: str) -> None:
+    """Unavailable if no broker answers."""
+    with Cluster(Settings(bootstrap, "anabranch-pipeline", _ANSWER_S)) as cluster:
+        cluster.topics()
+
+
+def check_topics(bootstrap: str, uses: Iterable[TopicUse]) -> None:
+    """NotFound names the topics that are not there, and what they are for."""
+    absent = missing(bootstrap, uses)
+    if absent:
+        listed = "; ".join(f"{use.topic}, which {use.role}" for use in absent)
+        raise NotFound(f"topics that are not there: {listed}")
+
+
+def missing(bootstrap: str, uses: Iterable[TopicUse]) -> list[TopicUse]:
+    with Cluster(Settings(bootstrap, "anabranch-pipeline", _ANSWER_S)) as cluster:
+        there = set(cluster.topics())
+    return [use for use in uses if use.topic not in there]
+
+
+def create_sinks(bootstrap: str, uses: Iterable[TopicUse]) -> list[str]:
+    """Makes the topics that are written and are not there, as the broker makes topics by default."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    names = sorted({use.topic for use in missing(bootstrap, uses) if use.role != SOURCE})
+    if names:
+        admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "anabranch-pipeline"})
+        try:
+            for made in admin.create_topics([NewTopic(name) for name in names]).values():
+                made.result(_ANSWER_S)
+        except KafkaException as error:
+            raise Unavailable(f"topics cannot be made: {error.args[0].str()}") from error
+    return names
+
+
+def behind_now(
+    bootstrap: str, read_to: Mapping[str, Mapping[str, Mapping[str, int]]]
+) -> dict[str, int | None]:
+    """How many records each flow has not read.  None where a topic is gone."""
+    with Cluster(Settings(bootstrap, "anabranch-pipeline", _ANSWER_S)) as cluster:
+        there = set(cluster.topics())
+        wanted = {topic for topics in read_to.values() for topic in topics} & there
+        partitions = cluster.partitions(wanted)
+        ends = cluster.offsets_at(dict.fromkeys(partitions, LATEST), committed=True)
+    return {flow: _behind(topics, ends, there) for flow, topics in read_to.items()}
+
+
+def _behind(
+    topics: Mapping[str, Mapping[str, int]], ends: Mapping[TopicPartition, int], there: set[str]
+) -> int | None:
+    if not there.issuperset(topics):
+        return None
+    return sum(
+        max(0, end - topics[one.topic].get(str(one.partition), 0))
+        for one, end in ends.items()
+        if one.topic in topics
+    )
