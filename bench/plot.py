@@ -34,6 +34,9 @@ LABELS = {
     "commits_s": "commits a second",
     "offsets_s": "offsets a second",
     "cpu_per_commit": "broker CPU a commit",
+    "rows_s": "rows a second",
+    "latency_ms.p50": "from topic to topic, p50",
+    "latency_ms.p99": "from topic to topic, p99",
 }
 GOOD, BAD, PLAIN = "#1a7f37", "#c93c37", "#57606a"
 
@@ -92,6 +95,11 @@ def draw(report: dict[str, Any]) -> str:
     peer, client = "Apache Kafka", f"Apache Kafka {facts['kafka']}, librdkafka {facts['librdkafka']}"
     if "pulsar" in facts:
         peer, client = "Apache Pulsar", f"Apache Pulsar {facts['pulsar']}, pulsar-client {facts['client']}"
+    if "connector" in facts:
+        peer = "Spark's Kafka connector"
+        client = f"PySpark {facts['pyspark']}, connector {facts['connector']}, our broker"
+    if "before" in facts:
+        peer, client = f"commit {facts['before']}", f"librdkafka {facts['librdkafka']}"
     under = (
         f"{report['at'][:10]}, commit {facts['commit']}, {client}, {facts['cores']} cores of {facts['cpu']}"
     )
@@ -113,16 +121,21 @@ def draw(report: dict[str, Any]) -> str:
     )
 
 
+def draw_beside(path: Path) -> Path:
+    """The picture of a result, in a file beside it."""
+    report = json.loads(path.read_text())
+    if "rows" not in report:
+        sys.exit(f"{path} has no rows to draw: it was made without --what matrix")
+    picture = path.with_suffix(".svg")
+    picture.write_text(draw(report) + "\n")
+    return picture
+
+
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     for name in sys.argv[1:]:
-        path = Path(name)
-        report = json.loads(path.read_text())
-        if "rows" not in report:
-            sys.exit(f"{path} has no rows to draw: it was made without --what matrix")
-        path.with_suffix(".svg").write_text(draw(report) + "\n")
-        print(path.with_suffix(".svg"))
+        print(draw_beside(Path(name)))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 import shutil
 import statistics
+import subprocess
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,10 +63,17 @@ class Bench(NamedTuple):
         return self.out
 
 
+def as_it_is(bench: Bench) -> Iterator[None]:
+    yield
+
+
 class Load(NamedTuple):
+    """A job, what it should reach, and what there must be before and is cleared away after."""
+
     name: str
     run: Callable[[Bench, str], Result]
     targets: dict[str, tuple[str, float]]
+    around: Callable[[Bench], Iterator[None]] = as_it_is
 
 
 def fill(bench: Bench, size_bytes: int) -> None:
@@ -104,6 +113,18 @@ def timed(bench: Bench, work: Callable[[], int]) -> Result:
 
 def count(bench: Bench, source: str) -> Result:
     return timed(bench, lambda: bench.read(source).count())
+
+
+def kept_as_a_table(bench: Bench) -> Iterator[None]:
+    """The topic's history in files, all of it."""
+    program = [str(Path(sys.executable).with_name("anabranch")), "table"]
+    where = ["--bootstrap", bench.bootstrap]
+    location = ["--location", str(bench.out.with_name("history"))]
+    subprocess.run([*program, "enable", bench.topic, *location, *where], check=True)
+    subprocess.run([*program, "run", "--once", *where], check=True)
+    yield
+    subprocess.run([*program, "disable", bench.topic, *where], check=True)
+    shutil.rmtree(bench.out.with_name("history"))
 
 
 def to_parquet(bench: Bench, source: str) -> Result:
@@ -197,5 +218,9 @@ LOADS = (
     Load("batch to Parquet", to_parquet, {"rows_s": (">=", 1.5)}),
     Load("stream to Parquet", stream_to_parquet, {"rows_s": (">=", 1.5)}),
     Load("stream to topic", stream_to_topic, {"rows_s": (">=", 1.0)}),
-    Load("latency of a micro-batch", latency, {"latency_ms.p50": ("<=", 1.0), "latency_ms.p99": ("<=", 1.0)}),
+    Load("count of history in files", count, {"rows_s": (">=", 5.0)}, kept_as_a_table),
+)
+"""For every size."""
+LATENCY = Load(
+    "micro-batches of a second", latency, {"latency_ms.p50": ("<=", 1.0), "latency_ms.p99": ("<=", 1.0)}
 )
