@@ -1,11 +1,13 @@
 # Every target does its own set-up: the first one makes .venv, later ones find it up to date.
 # Tests mostly wait, so three processes run them, a file each.
 # PYTHON=/path/to/python picks the interpreter (3.11 or newer); PYTEST="-k name" narrows a test run.
+# DEMO="--quick" is for the demo's options (DEMO=--help).
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST ?=
+DEMO ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test fmt docs proto soak bench anchors compat-java compat-go java clean
@@ -18,8 +20,8 @@ setup: $(STAMP) ## make .venv and install everything into it
 $(STAMP): pyproject.toml .ci/setup
 	@.ci/setup $(VENV)
 
-demo: $(STAMP) ## start a broker, stream through it with real clients, watch it
-	@$(BIN)/python demo/stream.py
+demo: $(STAMP) ## a shop's clicks and orders through both protocols and a pipeline on Spark, proved
+	@$(BIN)/python -m demo $(DEMO)
 
 check: $(STAMP) ## format, lint, types, and the rules the tree keeps (quick)
 	$(BIN)/ruff format --check --quiet . || { echo "not formatted; run: make fmt" >&2; exit 1; }
@@ -49,7 +51,7 @@ bench: $(STAMP) ## measure this tree alone, a few minutes (see bench/README.md)
 anchors: $(STAMP) java ## measure side by side with Apache Kafka, about an hour (needs Java, Maven)
 	$(BIN)/python bench/anchors/run.py
 
-compat-java: $(STAMP) java ## Kafka's own tools and Streams, Pulsar's Java clients, on our broker, 25 minutes (needs Java, Maven)
+compat-java: $(STAMP) java ## Kafka's own tools and Streams, Spark's Kafka connector, Pulsar's Java clients, on our broker, 30 minutes (needs Java, Maven)
 	$(BIN)/python bench/anchors/dump_log_segments.py
 	$(BIN)/python bench/anchors/java_tools.py
 	$(BIN)/python bench/anchors/java_groups.py
@@ -58,6 +60,7 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Pulsar's Java clien
 	$(BIN)/python bench/anchors/java_verifiable.py
 	$(BIN)/python bench/anchors/java_share_consumers.py
 	$(BIN)/python bench/anchors/word_count.py
+	$(BIN)/python bench/anchors/spark_connector.py
 	$(BIN)/python bench/anchors/differential.py
 	$(BIN)/python bench/anchors/pulsar_flows.py java
 	$(BIN)/python bench/anchors/pulsar_flows.py java --transactions

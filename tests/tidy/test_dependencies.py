@@ -20,7 +20,13 @@ def imported() -> set[str]:
     return names - sys.stdlib_module_names - {"anabranch"}
 
 
-IMPORTED_AS = {"protobuf": "google", "pulsar-client": "pulsar", "grpcio-tools": "grpc_tools"}
+IMPORTED_AS = {
+    "grpcio-tools": "grpc_tools",
+    "protobuf": "google",
+    "pulsar-client": "pulsar",
+    "pyyaml": "yaml",
+}
+HELD_BACK = {"pandas"}  # PySpark imports it, and would take a version that it warns of
 
 
 def test_dependencies_are_what_is_imported() -> None:
@@ -28,4 +34,4 @@ def test_dependencies_are_what_is_imported() -> None:
     extras = {name: entries for name, entries in project["optional-dependencies"].items() if name != "dev"}
     entries = [*project["dependencies"], *(entry for more in extras.values() for entry in more)]
     names = [re.split(r"[^\w.-]", entry)[0] for entry in entries]
-    assert imported() == {IMPORTED_AS.get(name, name).replace("-", "_") for name in names}
+    assert imported() == {IMPORTED_AS.get(name, name).replace("-", "_") for name in names} - HELD_BACK
