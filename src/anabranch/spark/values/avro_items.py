@@ -131,8 +131,7 @@ def _counts(part: Cursor) -> Ints:
         inner.number()
         part.back(sized, inner)
         counts = np.abs(counts)
-    # An item has a byte at least, or is of no use to anybody: what claims more is no value.
-    part.fail((counts > part.left()) & part.good(), _TOO_MANY)
+    part.claim(counts, _TOO_MANY)
     found: Ints = np.where(part.good(), counts, 0)
     return found
 
@@ -170,7 +169,9 @@ def _visit_alone(
     left = part.left()
     for place, count in zip(here.tolist(), counts.tolist(), strict=True):
         at = int(part.at[place])
-        found, end, complaint = _begins(part.data[at : at + int(left[place])].tobytes(), count, nodes)
+        data = part.data[at : at + int(left[place])].tobytes()
+        found, end, complaint = _begins(data, count, nodes, part.claimable(place))
+        part.has_claimed(place, max(0, len(found) - count))
         begins += [at + one for one in found]
         chosen += [place] * len(found)
         part.at[place] = at + end
@@ -186,10 +187,11 @@ def _visit_alone(
         part.fail(np.arange(len(part)) == place, complaint)
 
 
-def _begins(data: bytes, count: int, nodes: Sequence[Node]) -> tuple[list[int], int, str]:
+def _begins(data: bytes, count: int, nodes: Sequence[Node], most: int) -> tuple[list[int], int, str]:
     """Where items begin, of which a block has `count` left; where the last block ends; or what is wrong.
 
-    An item that is wrong is among them: who reads it knows better what it is.
+    Further blocks may have `most` items together.  An item that is wrong is among those that are found: who
+    reads it knows better what it is.
     """
     found: list[int] = []
     at = 0
@@ -197,7 +199,8 @@ def _begins(data: bytes, count: int, nodes: Sequence[Node]) -> tuple[list[int], 
         while True:
             at = _add_begins(data, at, count, nodes, found)
             count, at = _block(data, at)
-            if len(found) + count > len(data):
+            most -= count
+            if most < 0:
                 return found, at, _TOO_MANY
             if not count:
                 return found, at, ""

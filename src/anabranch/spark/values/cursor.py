@@ -32,7 +32,7 @@ def padded(data: Bytes) -> Bytes:
 class Pieces:
     """The values: where each lies in a buffer that is `padded`, and what is wrong with it."""
 
-    __slots__ = ("data", "limits", "nowhere", "reasons", "starts")
+    __slots__ = ("claimed", "data", "limits", "nowhere", "reasons", "starts")
 
     def __init__(self, data: Bytes, starts: Ints, limits: Ints) -> None:
         self.nowhere = len(data) - _ZEROS
@@ -40,6 +40,8 @@ class Pieces:
         self.starts = starts
         self.limits = limits
         self.reasons: dict[int, str] = {}
+        self.claimed: Ints = np.zeros(len(starts), np.int64)
+        """How many items its arrays have claimed so far, by value."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -87,6 +89,27 @@ class Cursor:
 
     def back(self, chosen: Ints, part: "Cursor") -> None:
         self.at[chosen] = part.at
+
+    def claim(self, counts: Ints, reason: str) -> None:
+        """So many items are to come at each place.
+
+        An item has a byte of its own at least, be it the end of an array in it, or is of no use to anybody: a
+        value that claims more items than it has bytes is none.  So nothing of a few bytes becomes large.
+        """
+        pieces = self._pieces
+        impossible = (counts < 0) | (counts > self.left())
+        np.add.at(pieces.claimed, self.rows, np.where(impossible, 0, counts))
+        impossible |= pieces.claimed[self.rows] > pieces.limits[self.rows] - pieces.starts[self.rows]
+        self.fail(impossible & self.good(), reason)
+
+    def claimable(self, place: int) -> int:
+        """How many items more the value of a place may claim."""
+        row, pieces = self.rows[place], self._pieces
+        return int(pieces.limits[row] - pieces.starts[row] - pieces.claimed[row])
+
+    def has_claimed(self, place: int, count: int) -> None:
+        """The value of a place has claimed so many more."""
+        self._pieces.claimed[self.rows[place]] += count
 
     # --- what is read
 

@@ -375,6 +375,45 @@ def test_items_without_a_byte_are_no_bomb() -> None:
     assert set(reasons) == {0, 1, 2}
 
 
+def zigzag(number: int) -> bytes:
+    """A number of Avro's that is not negative, in three bytes."""
+    return bytes((number << 1 & 127 | 128, number >> 6 & 127 | 128, number >> 13))
+
+
+EMPTY: dict[str, Any] = {
+    "null": "null",
+    "record": record(field("n", "null"), name="Nothing"),
+    "fixed": {"type": "fixed", "name": "Nil", "size": 0},
+}
+
+
+@pytest.mark.parametrize("rows", [1, 200])
+@pytest.mark.parametrize("item", EMPTY)
+@pytest.mark.parametrize("read_as", ["itself", "nothing"])
+def test_items_without_a_byte_are_no_bomb_in_blocks_or_inside_others(
+    item: str, rows: int, read_as: str
+) -> None:
+    """Each block claims no more than there are bytes left, and all of them together many times as many."""
+    array = {"type": "array", "items": EMPTY[item]}
+    blocks = b"".join(zigzag(left // 4) for left in range(6_000, 1_000, -3)) + b"\0"
+    arrays = zigzag(1_200) + b"".join(zigzag(left // 4) + b"\0" for left in range(6_000, 1_200, -4)) + b"\0"
+    begun = time.process_time()
+    for value, schema in ((blocks, array), (arrays, {"type": "array", "items": array})):
+        writer = record(field("a", schema))
+        reader = writer if read_as == "itself" else record(field("n", ["null", "int"], default=None))
+        found, reasons = read([value] * rows, writer, reader)
+        assert found is not None
+        assert set(reasons.values()) == {"an array claims more items than it can hold"}
+        assert len(reasons) == rows
+    assert time.process_time() - begun < 10
+
+
+def test_a_count_that_has_no_opposite_is_no_end() -> None:
+    least = b"\xff" * 9 + b"\x01"
+    values = [b"\x02\x02" + least + b"\x00" + b"\x00"] * 150
+    assert len(read(values, {"type": "array", "items": "long"})[1]) == 150
+
+
 @pytest.mark.parametrize("size", [4, 8])
 def test_long_arrays_of_reals(size: int) -> None:
     schema = {"type": "array", "items": "float" if size == 4 else "double"}
