@@ -39,6 +39,7 @@ from anabranch.spark.values.avro_types import TIMES, arrow_type, decimal_of, kin
 _BITS = {"int": 32, "long": 64}
 _REAL_BYTES = {"float": 4, "double": 8}
 _MOST_NODES = 50_000
+_LARGEST_FIXED_BYTES = (1 << 31) - 1
 
 
 def plan(writer: Parsed, reader: Parsed, wanted: Container[str] | None = None) -> Node:
@@ -165,6 +166,8 @@ class _Plan:
 def _plain(written: Any, read: Any, type: pa.DataType) -> Node:
     """A type without parts."""
     kind = kind_of(written)
+    if kind == "fixed":
+        _check_size(written["size"])
     if kind == "fixed" and written["size"] != read["size"]:
         return Refused(type, f"a fixed of {written['size']} bytes has {read['size']} in the reader's schema")
     if pa.types.is_decimal(type):
@@ -183,6 +186,12 @@ def _plain(written: Any, read: Any, type: pa.DataType) -> Node:
     return Text(type)
 
 
+def _check_size(size: Any) -> None:
+    """Avro's parser takes whatever stands there."""
+    if type(size) is not int or not 0 <= size <= _LARGEST_FIXED_BYTES:
+        raise Invalid(f"a fixed has a size of {size!r}")
+
+
 def _same(written: Any, read: Any) -> bool:
     if kind_of(written) != kind_of(read):
         return False
@@ -198,7 +207,10 @@ def _goes(written: Any, read: Any) -> bool:
 def _default(parsed: Parsed, field: Any, type: pa.DataType) -> pa.Array:
     if field.get("default") is None:
         return pa.nulls(1, type)
-    return pa.array([_value(parsed, field["type"], field["default"])], type)
+    try:
+        return pa.array([_value(parsed, field["type"], field["default"])], type)
+    except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as error:
+        raise Invalid(f"the default of the field {field['name']} is none of its type: {error}") from error
 
 
 def _value(parsed: Parsed, schema: Any, told: Any) -> Any:

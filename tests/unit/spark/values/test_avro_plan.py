@@ -429,3 +429,25 @@ def test_long_arrays_of_reals(size: int) -> None:
         *(row for n, row in enumerate(arrays) if n not in (7, 9)),
         [0.0] * 3,
     ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        field("a", "int", default=1 << 40),
+        field("a", "bytes", default="\u1234"),
+        field("a", {"type": "long", "logicalType": "timestamp-millis"}, default=1 << 62),
+    ],
+    ids=["int", "bytes", "time"],
+)
+def test_a_default_that_is_none_of_its_type_is_said(bad: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="the default of the field a is none of its type"):
+        plan(parsed(record(field("b", "int"))), parsed(record(field("b", "int"), bad)))
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 31, 1 << 70, "x"])
+def test_a_fixed_of_no_size_is_said(size: Any) -> None:
+    writer = record(field("a", {"type": "fixed", "name": "F", "size": size}), field("b", "int"))
+    for reader in (writer, record(field("b", "int"))):
+        with pytest.raises(Invalid, match="a fixed has a size of"):
+            plan(parsed(writer), parsed(reader))
