@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anabranch.base.errors import Invalid, Unavailable
+from anabranch.spark.interpreter import with_interpreter
 from anabranch.spark.java import with_java
 
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
@@ -57,8 +58,7 @@ def driver_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def driver(master: str, settings: Mapping[str, str], log: Path) -> Iterator[tuple[Any, Any]]:
     """A session on a driver of our own, and its JVM.  Invalid if there is no Java that is new enough."""
     with_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    with_interpreter()
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault(_TOKEN, secrets.token_hex(16))
