@@ -30,16 +30,15 @@ from anabranch.spark.values.registry import (
     JSON,
     PROTOBUF,
     PULSAR_JSON,
+    Lookup,
     Registry,
     Schema,
-    pulsar_schema,
-    schema_by_id,
-    schema_by_version,
 )
 from anabranch.spark.varints import Bytes, Ints
 
 _FRAME_BYTES = 5
 _LONGEST_PATH = 32
+_MOST_UNKNOWN = 1000
 Reasons = dict[int, str]
 """By row, why it is no value."""
 
@@ -131,41 +130,55 @@ def _groups(
 ) -> Iterator[tuple[Schema, Ints, Ints]]:
     """Rows of one writer's schema each, and where in them the values begin."""
     starts, sizes, versions, present = places
-    for version in np.unique(versions[present & (versions >= 0)]).tolist():
-        rows = np.flatnonzero(present & (versions == version))
-        found = _looked_up(partial(_of_version, registry, target, version), rows, reasons)
-        if found is not None:
-            yield found, rows, starts[rows]
+    theirs = np.flatnonzero(present & (versions >= 0))
+    by_version = partial(_of_version, registry, target)
+    for found, rows in _looked_up(by_version, theirs, versions[theirs], reasons):
+        yield found, rows, starts[rows]
     others = np.flatnonzero(present & (versions < 0))
     framed = (sizes[others] >= _FRAME_BYTES) & (data[starts[others]] == 0)
     for row in others[~framed].tolist():
         reasons[row] = "it does not begin with the id of a schema"
     others = others[framed]
     ids = data[starts[others][:, None] + np.arange(1, _FRAME_BYTES)].view(">i4").reshape(-1)
-    for id in np.unique(ids).tolist():
-        rows = others[ids == id]
-        found = _looked_up(partial(schema_by_id, registry, id), rows, reasons)
-        if found is None:
-            continue
+    for found, rows in _looked_up(partial(Lookup, registry), others, ids, reasons):
         begins = starts[rows] + _FRAME_BYTES
         if found.type == PROTOBUF:
             rows, begins = _after_paths(found, target.schema, data, (rows, begins, starts + sizes), reasons)
         yield found, rows, begins
 
 
-def _looked_up(ask: Callable[[], Schema], rows: Ints, reasons: Reasons) -> Schema | None:
-    try:
-        return ask()
-    except (NotFound, Invalid) as error:
-        reasons.update(dict.fromkeys(rows.tolist(), f"its schema is not to be had: {error}"))
-        return None
+def _looked_up(
+    lookup: Callable[[int], Lookup], rows: Ints, numbers: Ints, reasons: Reasons
+) -> Iterator[tuple[Schema, Ints]]:
+    """The schemas that `numbers` stand for, each with those of `rows` that have its number.
+
+    What is known comes first, then what is frequent: if values have numbers that stand for nothing, however
+    many, a few questions are asked and no more.
+    """
+    order = np.argsort(numbers, kind="stable")
+    named, begins, counts = np.unique(numbers[order], return_index=True, return_counts=True)
+    wanted = [
+        (lookup(number), rows[order[begin : begin + count]])
+        for number, begin, count in zip(named.tolist(), begins, counts, strict=True)
+    ]
+    unknown = 0
+    for one, mine in sorted(wanted, key=lambda each: (not each[0].is_known, -len(each[1]))):
+        try:
+            if unknown >= _MOST_UNKNOWN and not one.is_known:
+                raise NotFound("too many others near it do not exist, so nobody was asked")
+            found = one.schema()
+        except (NotFound, Invalid) as error:
+            unknown += 1
+            reasons.update(dict.fromkeys(mine.tolist(), f"its schema is not to be had: {error}"))
+        else:
+            yield found, mine
 
 
-def _of_version(registry: Registry, target: Target, version: int) -> Schema:
+def _of_version(registry: Registry, target: Target, version: int) -> Lookup:
     """A version as Pulsar counts, from 0; Kafka's users count the same ones from 1."""
     if target.is_pulsars:
-        return pulsar_schema(registry, target.topic, version)
-    return schema_by_version(registry, target.subject, version + 1)
+        return Lookup(registry, topic=target.topic, version=version)
+    return Lookup(registry, subject=target.subject, version=version + 1)
 
 
 @lru_cache(maxsize=200)

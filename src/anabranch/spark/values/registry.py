@@ -7,16 +7,19 @@
 
 Any registry that speaks the first three will do.  Avro is asked for without references (`format=resolved`),
 Protobuf as a descriptor (`format=serialized`), where there is need.  What an id stands for never changes: it
-is asked for once in the life of a process.
+is asked for once in the life of a process (`Lookup`), and, since a query is under way then, again and again
+for a while if nobody answers.
 """
 
 import json
+import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from functools import lru_cache
+from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from anabranch.base.errors import Invalid, NotFound, Unavailable
 from anabranch.spark.options import Options
@@ -28,6 +31,8 @@ PULSAR_JSON = "PULSAR_JSON"
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _LARGEST_ANSWER_BYTES = 16 << 20
 _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 404, 409, 422
+_MOST_KNOWN = 1000
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 class Refused(Invalid):
@@ -68,41 +73,50 @@ class Registry(NamedTuple):
         path = f"/admin/v2/schemas/{_pulsar_path(topic)}/schema"
         told = self._ask(path if version is None else f"{path}/{version}")
         kind = str(told.get("type", ""))
-        return Schema(PULSAR_JSON if kind == JSON else kind, str(told.get("data", "")), -1, told["version"])
+        number = int(told.get("version", -1))
+        return Schema(PULSAR_JSON if kind == JSON else kind, str(told.get("data", "")), -1, number)
 
     def register(self, subject: str, type: str, text: str) -> int:
         """The id of a schema, registered unless it is.  Refused if the subject's rules do not allow it."""
         body = {"schema": text, "schemaType": type}
-        told = self._ask(f"/subjects/{quote(subject, safe='')}/versions", body)
+        told = self._ask(f"/subjects/{quote(subject, safe='')}/versions", body, needs="id")
         return int(told["id"])
 
     def _schema(self, path: str, query: tuple[str, ...] = ()) -> Schema:
-        told = self._ask(_url(path, query))
+        told = self._ask(_url(path, query), needs="schema")
         kind = told.get("schemaType") or AVRO
         if kind == PROTOBUF:
-            told = {**told, "schema": self._ask(_url(path, (*query, "format=serialized")))["schema"]}
+            told = {**told, "schema": self._form(path, query, "serialized")}
         elif kind == AVRO and told.get("references"):
-            told = {**told, "schema": self._ask(_url(path, (*query, "format=resolved")))["schema"]}
+            told = {**told, "schema": self._form(path, query, "resolved")}
         return Schema(kind, str(told["schema"]), int(told.get("id", -1)), int(told.get("version", -1)))
 
-    def _ask(self, path: str, body: Any = None) -> Any:
+    def _form(self, path: str, query: tuple[str, ...], form: str) -> str:
+        return str(self._ask(_url(path, (*query, f"format={form}")), needs="schema")["schema"])
+
+    def _ask(self, path: str, body: Any = None, needs: str = "") -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": _TYPE, "Content-Type": _TYPE}
-        if self.user:
-            headers["Authorization"] = f"Basic {b64encode(self.user.encode()).decode()}"
-        request = urllib.request.Request(self.url + path, data, headers)
+        request = urllib.request.Request(self.url + path, data, {"Accept": _TYPE, "Content-Type": _TYPE})
+        if self.user:  # not for whoever an answer leads on to
+            told_who = f"Basic {b64encode(self.user.encode()).decode()}"
+            request.add_unredirected_header("Authorization", told_who)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
                 told = answer.read(_LARGEST_ANSWER_BYTES)
         except urllib.error.HTTPError as error:
             with error:
                 raise _complaint(self.url + path, error.code, error.read(1 << 16)) from None
-        except OSError as error:  # URLError is one, and so is a time-out
+        except (OSError, HTTPException) as error:  # URLError is one, and so is a time-out
             raise Unavailable(f"the schema registry {self.url} cannot be reached: {error}") from error
         try:
-            return json.loads(told)
+            found = json.loads(told)
         except ValueError:
             raise Invalid(f"{self.url} is no schema registry: {path} is not answered with JSON") from None
+        if not isinstance(found, dict) or (needs and needs not in found):
+            raise Invalid(
+                f"{self.url} is no schema registry: the answer to {path} has no {needs or 'fields'}"
+            )
+        return found
 
 
 def registry_of(options: Options) -> Registry:
@@ -114,25 +128,64 @@ def registry_of(options: Options) -> Registry:
             "such as http://127.0.0.1:8080 or that of any other registry"
         )
     parts = urlsplit(url)
+    # Names and passwords go into no message, whatever is wrong.
+    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Invalid(f"schema.registry.url is {url!r}, not such as http://127.0.0.1:8080")
+        raise Invalid(f"schema.registry.url is {shown!r}, not such as http://127.0.0.1:8080")
+    user = options.text("schema.registry.basic.auth.user.info")
+    if not user and parts.username:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     timeout_s = options.number("kafka.request.timeout.ms", 30_000) / 1000
-    return Registry(url.rstrip("/"), timeout_s, options.text("schema.registry.basic.auth.user.info") or "")
+    return Registry(shown.rstrip("/"), timeout_s, user or "")
 
 
-@lru_cache(maxsize=1000)
-def schema_by_id(registry: Registry, id: int) -> Schema:
-    return registry.by_id(id)
+class Lookup(NamedTuple):
+    """A schema that values name: by its id, by its version, or by the version that Pulsar's clients know."""
+
+    registry: Registry
+    id: int = -1
+    subject: str = ""
+    topic: str = ""
+    version: int = -1
+
+    @property
+    def is_known(self) -> bool:
+        """Whether nobody has to be asked."""
+        return self in _known
+
+    def schema(self) -> Schema:
+        """NotFound if there is none, Unavailable if nobody answers for long."""
+        found = _known.get(self)
+        if found is None:
+            found = _persist(self._asked, self.registry.timeout_s)
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[self] = found
+        return found
+
+    def _asked(self) -> Schema:
+        if self.topic:
+            return self.registry.of_pulsar(self.topic, self.version)
+        if self.subject:
+            return self.registry.written_by(self.subject, self.version)
+        return self.registry.by_id(self.id)
 
 
-@lru_cache(maxsize=1000)
-def schema_by_version(registry: Registry, subject: str, version: int) -> Schema:
-    return registry.written_by(subject, version)
+_known: dict[Lookup, Schema] = {}
 
 
-@lru_cache(maxsize=1000)
-def pulsar_schema(registry: Registry, topic: str, version: int) -> Schema:
-    return registry.of_pulsar(topic, version)
+def _persist(ask: Callable[[], Schema], timeout_s: float) -> Schema:
+    """What `ask` returns, asked again while a registry that was there a moment ago is not."""
+    deadline = time.monotonic() + timeout_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return ask()
+        except Unavailable:
+            if time.monotonic() + pause_s > deadline:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _url(path: str, query: tuple[str, ...]) -> str:

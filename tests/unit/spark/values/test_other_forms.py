@@ -10,7 +10,8 @@ import pytest
 
 from anabranch.base.errors import Corrupt, Invalid, NotFound
 from anabranch.spark.columns import in_table, of_table
-from anabranch.spark.values import protobuf_read, pulsar_types, reading, typed
+from anabranch.spark.values import protobuf_read, pulsar_types, typed
+from anabranch.spark.values import registry as registry_module
 from anabranch.spark.values.cursor import Pieces, padded
 from anabranch.spark.values.json_read import reader_of
 from anabranch.spark.values.json_types import of_json_schema
@@ -23,17 +24,21 @@ LONG = Schema("AVRO", '"long"', 1)
 TEXT = Schema("AVRO", '"string"', 2)
 JSON = Schema("JSON", '{"type": "integer"}', 3)
 KNOWN = {1: LONG, 2: TEXT, 3: JSON}
+ASKED: list[int] = []
 
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_id(registry: Registry, id: int) -> Schema:
+        ASKED.append(id)
         if id not in KNOWN:
             raise NotFound(f"Schema {id} not found")
         return KNOWN[id]
 
-    monkeypatch.setattr(reading, "schema_by_id", by_id)
-    monkeypatch.setattr(reading, "schema_by_version", lambda registry, subject, version: KNOWN[version])
+    ASKED.clear()
+    monkeypatch.setattr(Registry, "by_id", by_id)
+    monkeypatch.setattr(Registry, "written_by", lambda registry, subject, version: KNOWN[version])
+    monkeypatch.setattr(registry_module, "_known", {})
 
 
 def framed(id: int, value: bytes) -> bytes:
@@ -63,6 +68,20 @@ def test_rows_of_several_schemas_come_back_in_order() -> None:
     assert reasons == {0: "it is written as JSON, not as AVRO"}
     found, reasons = read_column(WHERE, target, pa.array([], pa.binary()), np.zeros(0, np.int64), None)
     assert (found.to_pylist(), found.type, reasons) == ([], pa.int64(), {})
+
+
+def test_ids_that_stand_for_nothing_are_not_asked_for_without_end() -> None:
+    target = Target("t-value", "t", LONG)
+    no_versions = np.full(50_001, -1, np.int64)
+    first = pa.array([framed(1, b"\x02")], pa.binary())
+    read_column(WHERE, target, first, no_versions[:1], None)
+    values = [framed(id, b"\x02") for id in range(10, 50_010)] + [framed(1, b"\x04")]
+    found, reasons = read_column(WHERE, target, pa.array(values, pa.binary()), no_versions, None)
+    assert found[50_000].as_py() == 2, "what is known is not among what nobody knows"
+    assert len(reasons) == 50_000
+    assert reasons[0] == "its schema is not to be had: Schema 10 not found"
+    assert "nobody was asked" in reasons[49_999]
+    assert len(ASKED) == 1001
 
 
 def test_a_column_that_is_a_slice_of_another() -> None:
