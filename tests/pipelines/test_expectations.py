@@ -65,6 +65,13 @@ def test_json_is_strict_unless_there_is_a_place_for_what_is_not() -> None:
     assert "_corrupt" not in record_column(RAW)
 
 
+def test_a_value_is_one_document_whoever_reads_it() -> None:
+    """What that does is in test_values.py; `from_json` alone takes the first of several."""
+    for sql in (json_column("a int", strict=True), record_column(JSON)):
+        assert "json_array_length(concat('[', cast(value as string), ']')) = 1" in sql
+        assert "is_valid_utf8" in sql
+
+
 @pytest.mark.parametrize(
     ("expectations", "why"),
     [

@@ -66,3 +66,15 @@ def test_columns_in_sql(functions: Any) -> None:
     columns = [functions.expr("*"), functions.expr("now() - at AS age"), functions.expr("a as b")]
     query = plan.Project(plan.Read("orders"), columns).plan(None)  # type: ignore[arg-type]
     assert unsteady_columns(query) == {"age": "now"}
+
+
+@pytest.mark.parametrize("choice", ["duplicates", "limit"])
+def test_rows_that_make_way_for_each_other(choice: str) -> None:
+    from pyspark.sql.connect import plan
+
+    read: Any = plan.Read("orders")
+    chosen = plan.Limit(read, 5) if choice == "limit" else plan.Deduplicate(read, column_names=["id"])
+    query = plan.SubqueryAlias(chosen, "orders").plan(None)  # type: ignore[arg-type]
+    check_conditions({}, query)
+    with pytest.raises(Invalid, match=rf"{choice}.*in a table that reads this one"):
+        check_conditions({"positive": "amount > 0"}, query)

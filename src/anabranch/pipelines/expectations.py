@@ -112,17 +112,26 @@ def record_column(how: str) -> str:
 def json_column(schema: str, *, strict: bool) -> str:
     """`value` read as JSON, in SQL.  `strict`: one that cannot be read stops the query."""
     if strict:
-        return f"from_json(cast(value as string), {literal(schema)}, map('mode', 'FAILFAST')) as _json"
+        read = f"from_json(cast(value as string), {literal(schema)}, map('mode', 'FAILFAST'))"
+        stop = f"raise_error(concat('at offset ', offset, ' of ', topic, '-', partition, ': {NOT_JSON}'))"
+        return f"if(value is null or {_ONE_JSON}, {read}, {stop}) as _json"
     options = "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt')"
     return f"from_json(cast(value as string), {literal(schema + ', _corrupt string')}, {options}) as _json"
 
+
+# from_json takes the first of several documents, and what is not UTF-8 for question marks: both would be
+# loss that nobody sees.  As the only item of an array, one document is one.
+_ONE_JSON = (
+    "coalesce(is_valid_utf8(cast(value as string)) "
+    "and json_array_length(concat('[', cast(value as string), ']')) = 1, false)"
+)
 
 _VALUE_AND_PROBLEM = {
     RAW: ("value", "cast(null as string)"),
     JSON: (
         "value",
         f"case when value is null then {literal(NO_VALUE)} "
-        f"when _json is null or _json._corrupt is not null then {literal(NOT_JSON)} end",
+        f"when _json is null or _json._corrupt is not null or not {_ONE_JSON} then {literal(NOT_JSON)} end",
     ),
     # The source has read it: bytes are there only of what it could not read.
     REGISTRY: (

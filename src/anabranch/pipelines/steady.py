@@ -7,6 +7,8 @@ moment, a row could be in both or in neither.
     withColumn("age", now() - at)      age < interval 1 hour        or a column that it looks at
 
 A column that no condition looks at, such as the time when a row was stored, may be made of what it likes.
+But rows must not make way for each other (`dropDuplicates`, `limit`): of two, one query might keep the bad
+one and leave it out, and the other one the good one.
 Texts are read roughly, as SQL is large: in doubt a column counts as unsteady.
 """
 
@@ -26,6 +28,7 @@ _UNSTEADY = re.compile(
 )
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/|(`[^`]*`)", re.S)
 _QUOTED = re.compile(r"`[^`]*`")
+_CHOICES = {"Deduplicate": "drops duplicates", "Limit": "has a limit"}
 _ALIAS = re.compile(r"\bas\s+`?(\w+)`?\s*$", re.IGNORECASE)
 
 
@@ -92,7 +95,13 @@ def _messages(message: Any) -> Iterator[Any]:
 
 
 def check_conditions(conditions: Mapping[str, str], query: Any) -> None:
-    """Invalid if a condition, by name, looks at a column of `query` that is another one each time."""
+    """Invalid if `query` may have other rows each time, or a condition, by name, looks at such a column."""
+    chosen = (_CHOICES[kind] for one in _messages(query) if (kind := one.DESCRIPTOR.name) in _CHOICES)
+    if conditions and (why := next(chosen, None)):
+        raise Invalid(
+            f"a table with expectations {why}: a row that makes way for another one could be in neither the "
+            "table nor the dead letters. Do that in a table that reads this one"
+        )
     columns = unsteady_columns(query)
     for name, condition in conditions.items():
         if cause := _mentioned(condition, columns):
