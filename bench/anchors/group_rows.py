@@ -162,7 +162,7 @@ ROWS = (
     Row("100 members start, KIP-848", partial(many_start, "consumer"), within(1.0)),
     Row("commits, 4 groups, each waits", partial(commits, 1, 1, 1_000), no_slower("commits_s")),
     Row("commits, 4 groups, 16 under way", partial(commits, 16, 1, 10_000), no_slower("commits_s")),
-    Row("commits of 100 offsets, 4 groups", partial(commits, 4, 100, 300), {}),
+    Row("commits of 100 offsets, 4 groups", partial(commits, 4, 100, 300), no_slower("offsets_s")),
     Row("a share group of 4 consumers", partial(shared, 4, 1_000_000), no_slower("records_s")),
     Row("transactions of 100 records", partial(transactions, 200), no_slower("records_s")),
 )

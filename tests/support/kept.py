@@ -26,7 +26,7 @@ from anabranch.subscriptions.durable import CursorName, DurableCursor, Subscript
 from anabranch.subscriptions.positions import Positions
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import SetClock, records, release
-from tests.support.offsets import an_offset
+from tests.support.offsets import in_columns
 
 PARTITIONS = 3
 
@@ -127,7 +127,7 @@ class Kept:
 
     async def kafka_commits(self, group_id: str, offset: int, topic: str = "orders") -> ErrorCode:
         request = Commit(
-            group_id, "", -1, None, [TopicCommit(topic, self._ids[topic], [an_offset(0, offset, "")])], 8
+            group_id, "", -1, None, [TopicCommit(topic, self._ids[topic], in_columns((0, offset)))], 8
         )
         answer = await self.groups.submit(
             group_id, lambda shard, token, now_ms: shard.offsets.commit(request, token, now_ms)

@@ -10,7 +10,6 @@ of the topic would.
 """
 
 from random import Random
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from anabranch.groups.effects import Answer, Effects, Producer
 from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.shard import GroupShard
+from anabranch.wire.kafka.offset_commit import OffsetColumns
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.classic import NoTopics
 
@@ -71,7 +71,7 @@ class ShardOnAList:
         **topics: Offsets,
     ) -> Codes:
         wanted = [
-            TopicCommit(name, topic_id, [an_offset(index, offset, metadata) for index, offset in offsets])
+            TopicCommit(name, topic_id, in_columns(*offsets, metadata=metadata))
             for name, offsets in topics.items()
         ]
         request = Commit(group_id, member_id, epoch, instance_id, wanted, version, retention_ms)
@@ -160,10 +160,11 @@ class ShardOnAList:
             self.shard.replay(line.key, line.value)
 
 
-def an_offset(index: int, offset: int, metadata: str | None) -> Any:
-    return SimpleNamespace(
-        partition_index=index, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
-    )
+def in_columns(*offsets: tuple[int, int], metadata: str | None = "") -> OffsetColumns:
+    """What a request says that commits these, each a partition and an offset."""
+    size = len(offsets)
+    partitions, values = [index for index, _ in offsets], [offset for _, offset in offsets]
+    return OffsetColumns(partitions, values, [3] * size, [metadata] * size)
 
 
 def _codes(answer: Answer | None) -> Codes:

@@ -35,7 +35,7 @@ from anabranch.records.batch import split_batches
 from anabranch.records.record import iter_records, payload_of
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import SetClock, records
-from tests.support.offsets import an_offset
+from tests.support.offsets import in_columns
 
 TOPICS = {"out": 2, OFFSETS_TOPIC: 2, STATE_TOPIC: 2}
 READ_BYTES = 1 << 24
@@ -166,7 +166,7 @@ class Transacting:
     ) -> None:
         place = (OFFSETS_TOPIC, self.groups.shard_of(group_id))
         await self.add(transactional_id, me, place, version=version)
-        topics = [TopicCommit("in", None, [an_offset(0, offset, "")])]
+        topics = [TopicCommit("in", None, in_columns((0, offset)))]
         commit = Commit(group_id, "", -1, None, topics, 3)
         answer = await self.groups.submit(
             group_id,

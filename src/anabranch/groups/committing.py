@@ -8,11 +8,12 @@ A group that does not exist is made by a commit that does not claim to be of a m
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.groups.effects import Answer
 from anabranch.groups.group import Group
+from anabranch.wire.kafka.offset_commit import OffsetColumns
 from anabranch.wire.kafka.schema import ErrorCode
 
 BROKERS_RETENTION = -1
@@ -22,19 +23,10 @@ _FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 _EPOCH_IS_OVER = (ErrorCode.stale_member_epoch, ErrorCode.illegal_generation)
 
 
-class PartitionCommit(Protocol):
-    """An offset to be committed, as the decoder reads it from OffsetCommit and TxnOffsetCommit."""
-
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
-
-
 class TopicCommit(NamedTuple):
     name: str
     topic_id: UUID | None
-    partitions: Sequence[PartitionCommit]
+    offsets: OffsetColumns
 
 
 class Commit(NamedTuple):
@@ -79,9 +71,9 @@ def _as_member(group: Group, request: Commit, *, transactional: bool) -> ErrorCo
 def _has_kept_all(group: Group, request: Commit) -> bool:
     return all(
         topic.topic_id is not None
-        and group.may_commit_late(request.member_id, request.epoch, topic.topic_id, part.partition_index)
+        and group.may_commit_late(request.member_id, request.epoch, topic.topic_id, index)
         for topic in request.topics
-        for part in topic.partitions
+        for index in topic.offsets.partitions
     )
 
 
@@ -93,7 +85,7 @@ def refused(topics: Sequence[TopicCommit], code: ErrorCode) -> Answer:
                 "name": topic.name,
                 "topic_id": topic.topic_id,
                 "partitions": [
-                    {"partition_index": part.partition_index, "error_code": code} for part in topic.partitions
+                    {"partition_index": index, "error_code": code} for index in topic.offsets.partitions
                 ],
             }
             for topic in topics

@@ -19,9 +19,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from anabranch.groups.commit_records import Terms, Written, write_commit
 from anabranch.groups.committing import BROKERS_RETENTION, Commit, may_commit, refused
 from anabranch.groups.effects import Answer, Effects, KeyValue, Producer, Token
-from anabranch.groups.fields import INT32
 from anabranch.groups.group import Group, GroupKind
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.pending_offsets import Numbered, PendingOffsets
@@ -29,10 +29,8 @@ from anabranch.groups.records import (
     OFFSET_KEYS,
     CommittedOffset,
     OffsetKey,
-    offset_key_prefix,
     read_offset,
     read_offset_key,
-    write_offset,
     write_offset_key,
 )
 from anabranch.wire.kafka.schema import ErrorCode
@@ -41,9 +39,6 @@ _CONSUMER = "consumer"
 _EXPIRE = ("offsets", "expire")
 _TOMBSTONES_AT_ONCE = 5_000  # their keys may be long, and a decision is one batch
 _SOON_MS = 1_000
-
-
-_Written = tuple[str, int, CommittedOffset]  # topic, partition
 
 
 class TopicPartitions(NamedTuple):
@@ -85,14 +80,14 @@ class CommittedOffsets:
             self._remove(name)
             self._pending.forget(name)
         else:
-            self._put(name, Numbered(self._replayed, read_offset(value)))
+            self._put(name, Numbered(*read_offset(value), self._replayed))
 
     def replay_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
         self._replayed += 1
         if value is not None:  # nobody deletes within a transaction
             name = read_offset_key(key)
             self._know(name.group_id)
-            self._pending.put(producer_id, name, Numbered(self._replayed, read_offset(value)))
+            self._pending.put(producer_id, name, Numbered(*read_offset(value), self._replayed))
 
     def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
         for name, offset in self._pending.end(producer_id).items():
@@ -251,45 +246,25 @@ class CommittedOffsets:
 
     def _write(
         self, request: Commit, effects: Effects, now_ms: int, expires_ms: int
-    ) -> tuple[Answer, list[_Written]]:
-        """The answer, and what is written."""
-        limit = self._around.config().metadata_max_bytes
-        answers = []
-        written: list[_Written] = []
-        for name, topic_id, asked in request.topics:
-            prefix = offset_key_prefix(request.group_id, name)
-            partitions = []
-            for part in asked:
-                index, metadata = part.partition_index, part.committed_metadata or ""
-                code = ErrorCode.none
-                if metadata and _java_length(metadata) > limit:
-                    code = ErrorCode.offset_metadata_too_large
-                else:
-                    offset, epoch = part.committed_offset, part.committed_leader_epoch
-                    value = CommittedOffset(offset, epoch, metadata, now_ms, expires_ms, topic_id)
-                    effects.write(prefix + INT32.pack(index), write_offset(value))
-                    written.append((name, index, value))
-                partitions.append({"partition_index": index, "error_code": code})
-            answers.append({"name": name, "topic_id": topic_id, "partitions": partitions})
-        return {"topics": answers}, written
+    ) -> tuple[Answer, list[Written]]:
+        # Nothing is replayed between a decision and its own records, so their numbers are known.
+        metadata_max = self._around.config().metadata_max_bytes
+        return write_commit(request, Terms(self._replayed + 1, now_ms, expires_ms, metadata_max), effects)
 
-    def _put_all(self, group_id: str, written: list[_Written]) -> None:
+    def _put_all(self, group_id: str, written: Sequence[Written]) -> None:
         """What replaying them would do."""
         subscriptions = self._around.subscriptions
         is_open = subscriptions.is_open(group_id)
         self._know(group_id)
         topics = self._committed.setdefault(group_id, {})
-        number = self._replayed
-        for topic, index, value in written:
-            number += 1
-            offsets = topics.get(topic)
-            if offsets is None:
-                offsets = topics[topic] = {}
-            before = offsets.get(index)
-            offsets[index] = Numbered(number, value)
-            if is_open or (before is not None and value.offset < before.value.offset):
-                subscriptions.moved(OffsetKey(group_id, topic, index), value)
-        self._replayed = number
+        for topic, partitions, kept in written:
+            offsets = topics.setdefault(topic, {})
+            for index, offset in zip(partitions, kept, strict=True):
+                before = offsets.get(index)
+                offsets[index] = offset
+                if is_open or (before is not None and offset.offset < before.offset):
+                    subscriptions.moved(OffsetKey(group_id, topic, index), offset.value)
+            self._replayed += len(kept)
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
         names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]
@@ -312,7 +287,7 @@ class CommittedOffsets:
                 if (
                     in_use
                     or name in self._pending
-                    or not _is_old(group, offset.value, retention_ms, now_ms)
+                    or not _is_old(group, offset, retention_ms, now_ms)
                     or self._around.subscriptions.has(name)
                 ):
                     kept += 1
@@ -334,10 +309,10 @@ class CommittedOffsets:
         }
         if request.require_stable and OffsetKey(request.group_id, topic.name, index) in self._pending:
             answer["error_code"] = ErrorCode.unstable_offset_commit
-        elif offset is not None and not _of_another_topic(offset.value.topic_id, topic.topic_id):
-            answer["committed_offset"] = offset.value.offset
-            answer["committed_leader_epoch"] = offset.value.leader_epoch
-            answer["metadata"] = offset.value.metadata
+        elif offset is not None and not _of_another_topic(offset.topic_id, topic.topic_id):
+            answer["committed_offset"] = offset.offset
+            answer["committed_leader_epoch"] = offset.leader_epoch
+            answer["metadata"] = offset.metadata
         return answer
 
     def _find(self, name: OffsetKey) -> Numbered | None:
@@ -363,7 +338,7 @@ class CommittedOffsets:
                 del self._committed[name.group_id]
 
 
-def _is_old(group: Group, offset: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
+def _is_old(group: Group, offset: Numbered, retention_ms: int, now_ms: int) -> bool:
     from_ms = group.ages_from(offset.committed_ms)
     if from_ms is None:
         return False
@@ -377,8 +352,3 @@ def _of_another_topic(stored: UUID | None, asked: UUID | None) -> bool:
 
 def _tombstone(name: OffsetKey) -> KeyValue:
     return KeyValue(write_offset_key(name), None)
-
-
-def _java_length(text: str) -> int:
-    """The length as Java counts it, which is what `offset.metadata.max.bytes` limits."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

@@ -6,6 +6,7 @@ transactions of several producers, even of the same partition.
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from anabranch.groups.records import CommittedOffset, OffsetKey
 
@@ -13,10 +14,22 @@ K = TypeVar("K")
 
 
 class Numbered(NamedTuple):
-    """An offset and the number of its record in the order of the log."""
+    """The fields of a CommittedOffset, and the number of its record in the order of the log.
 
+    One flat tuple, since a broker keeps many and every commit makes new ones.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int
+    topic_id: UUID | None
     number: int
-    value: CommittedOffset
+
+    @property
+    def value(self) -> CommittedOffset:
+        return CommittedOffset(*self[:-1])
 
 
 class PendingOffsets:

@@ -10,7 +10,10 @@ at version 3.  Read at every version, since a topic may be older than its broker
 """
 
 import struct
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import repeat
+from operator import add
 from typing import NamedTuple
 from uuid import UUID
 
@@ -93,6 +96,11 @@ def write_offset_key(key: OffsetKey) -> bytes:
     return offset_key_prefix(key.group_id, key.topic) + INT32.pack(key.partition)
 
 
+def write_offset_keys(group_id: str, topic: str, partitions: Iterable[int]) -> Iterator[bytes]:
+    """The keys of many partitions of a topic."""
+    return map(add, repeat(offset_key_prefix(group_id, topic)), map(INT32.pack, partitions))
+
+
 def read_offset_key(data: bytes) -> OffsetKey:
     try:
         (partition,) = INT32.unpack_from(data, len(data) - INT32.size)
@@ -112,14 +120,28 @@ def _names(prefix: bytes) -> tuple[str, str]:
 
 
 def write_offset(value: CommittedOffset) -> bytes:
-    if value.expires_ms >= 0:
-        times = _TIMES_V1.pack(value.committed_ms, value.expires_ms)
-        return _OFFSET_V1.pack(1, value.offset) + string(value.metadata) + times
-    offset, leader_epoch, metadata, committed_ms, _, topic_id = value
+    return write_offset_fields(*value)
+
+
+def write_offset_fields(
+    offset: int, leader_epoch: int, metadata: str, committed_ms: int, expires_ms: int, topic_id: UUID | None
+) -> bytes:
+    """A CommittedOffset, without making one."""
+    if expires_ms >= 0:
+        times = _TIMES_V1.pack(committed_ms, expires_ms)
+        return _OFFSET_V1.pack(1, offset) + string(metadata) + times
     said = compact_string(metadata) if metadata else _NOTHING_SAID
     return (
         _OFFSET_V4.pack(4, offset, leader_epoch) + said + INT64.pack(committed_ms) + _topic_id_tags(topic_id)
     )
+
+
+def write_bare_offsets(
+    offsets: Iterable[int], leader_epochs: Iterable[int], committed_ms: int, topic_id: UUID | None
+) -> Iterator[bytes]:
+    """`write_offset` of many that were committed together, without metadata or a retention of their own."""
+    rest = _NOTHING_SAID + INT64.pack(committed_ms) + _topic_id_tags(topic_id)
+    return map(add, map(_OFFSET_V4.pack, repeat(4), offsets, leader_epochs), repeat(rest))
 
 
 @lru_cache(1024)

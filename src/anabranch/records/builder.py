@@ -14,6 +14,7 @@ a delete horizon is set: it takes the place of the base timestamp, and every del
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import TooLarge
@@ -112,19 +113,19 @@ def build_keyed(
 ) -> bytearray:
     """`build_batch` of records with a key and no headers, from offset 0; a producer's in its transaction."""
     parts = [bytes(HEADER_SIZE)]
+    place_bytes = key_bytes = value_bytes = -2
+    start = key_size = value_size = b""
     for delta, (key, value) in enumerate(records):
-        body = b"".join(
-            (
-                _TIMELESS,
-                varint(delta),
-                varint(len(key)),
-                key,
-                _NULL if value is None else varint(len(value)) + value,
-                _NO_HEADERS,
-            )
-        )
-        parts.append(varint(len(body)))
-        parts.append(body)
+        place = VARINTS[delta] if delta < _SHORT else varint(delta)
+        if (
+            len(key) != key_bytes
+            or (-1 if value is None else len(value)) != value_bytes
+            or len(place) != place_bytes
+        ):  # those of a decision are mostly alike
+            place_bytes, key_bytes = len(place), len(key)
+            value_bytes = -1 if value is None else len(value)
+            start, key_size, value_size = _sizes(place_bytes, key_bytes, value_bytes)
+        parts += (start, place, key_size, key, value_size, value or b"", _NO_HEADERS)
     batch = bytearray().join(parts)
     length = len(batch) - OVERHEAD
     if length > _MAX_LENGTH:
@@ -135,6 +136,15 @@ def build_keyed(
     HEADER.pack_into(batch, 0, 0, length, -1, MAGIC, 0, *fields)
     _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
     return batch
+
+
+@lru_cache(256)
+def _sizes(place_bytes: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes, bytes]:
+    """What stands before a record's offset delta, its key and its value; -1 is the size of no value."""
+    key_size, value_size = varint(key_bytes), varint(value_bytes)
+    before = len(_TIMELESS) + place_bytes + len(key_size) + len(value_size)
+    total = before + key_bytes + max(0, value_bytes) + len(_NO_HEADERS)
+    return varint(total) + _TIMELESS, key_size, value_size
 
 
 def retain(

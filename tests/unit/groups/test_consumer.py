@@ -1,7 +1,5 @@
 """The consumer protocol: who gets what, when, and what is said to whom."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from anabranch.groups.committing import Commit, TopicCommit
@@ -9,6 +7,7 @@ from anabranch.groups.consumer_records import read_key
 from anabranch.groups.effects import Producer
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.consumers import GROUP, World, settle
+from tests.support.offsets import in_columns
 
 
 def partitions(client):
@@ -333,12 +332,7 @@ def test_a_late_commit_is_taken_if_the_member_has_kept_all_that_it_commits(produ
     kept, moved = min(indexes), min({0, 1, 2, 3} - indexes)
 
     def commit(epoch, *partitions, topic_id=topic_id, member_id="a"):
-        parts = [
-            SimpleNamespace(
-                partition_index=index, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
-            )
-            for index in partitions
-        ]
+        parts = in_columns(*((index, 7) for index in partitions))
         asked = Commit(GROUP, member_id, epoch, None, [TopicCommit("orders", topic_id, parts)], 9)
         offsets = world.shard.offsets
         if producer is None:

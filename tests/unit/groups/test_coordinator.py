@@ -33,7 +33,7 @@ from anabranch.partition.host import PartitionHost
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
 from tests.support.logs import SetClock
-from tests.support.offsets import an_offset
+from tests.support.offsets import in_columns
 
 PARTITIONS = 3
 TOPIC_ID = UUID(int=7)
@@ -76,7 +76,7 @@ class Coordinated:
         self.clock = clock
 
     async def commit(self, group_id: str, offset: int, producer: Producer | None = None) -> Answer:
-        topics = [TopicCommit("orders", None, [an_offset(0, offset, "")])]
+        topics = [TopicCommit("orders", None, in_columns((0, offset)))]
         request = Commit(group_id, "", -1, None, topics, 8)
 
         def decide(shard: Any, token: Any, now_ms: int) -> Effects:
@@ -267,7 +267,7 @@ async def test_what_could_not_be_written_did_not_happen(
 
 async def test_a_decision_that_does_not_fit_one_batch_is_refused(tmp_path: Path) -> None:
     async with coordinated(tmp_path) as broker:
-        offsets = [an_offset(index, 1, "m" * 4000) for index in range(300)]
+        offsets = in_columns(*((index, 1) for index in range(300)), metadata="m" * 4000)
         request = Commit("g", "", -1, None, [TopicCommit("orders", None, offsets)], 8)
         with pytest.raises(TooLarge):
             await broker.groups.submit(

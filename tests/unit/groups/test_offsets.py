@@ -4,10 +4,11 @@ from uuid import UUID
 
 import pytest
 
+from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.records import GroupMetadata, MemberMetadata, write_group, write_group_key
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.classic import subscription
-from tests.support.offsets import START_MS, Line, ShardOnAList
+from tests.support.offsets import START_MS, Line, ShardOnAList, in_columns
 
 MINUTE_MS = 60_000
 CHECK_MS = 600_000
@@ -67,6 +68,38 @@ def test_what_a_commit_leaves_is_what_a_restart_finds(
     assert list(groups.shard.offsets.committed("g")) == before
 
 
+@pytest.mark.parametrize("topic_id", [None, UUID(int=7)])
+@pytest.mark.parametrize("metadata", ["", None, "why"])
+def test_many_offsets_at_once_are_what_each_of_them_is_alone(
+    metadata: str | None, topic_id: UUID | None
+) -> None:
+    together, apart = ShardOnAList(), ShardOnAList()
+    offsets = {"orders": [(index % 70, 1_000 + index) for index in range(100)], "bills": [(3, 1), (1, 2)]}
+    codes = together.commit("g", **offsets, metadata=metadata, topic_id=topic_id)
+    assert codes == dict.fromkeys([(t, i) for t, each in offsets.items() for i, _ in each], ErrorCode.none)
+    for topic, each in offsets.items():
+        for one in each:
+            apart.commit("g", **{topic: [one]}, metadata=metadata, topic_id=topic_id)
+    assert together.log == apart.log
+    kept = list(together.shard.offsets.committed("g"))
+    assert kept == list(apart.shard.offsets.committed("g"))
+    together.restart()
+    assert list(together.shard.offsets.committed("g")) == kept
+
+
+def test_of_many_offsets_in_a_row_the_newest_count_when_a_transaction_ends() -> None:
+    groups = ShardOnAList()
+    groups.commit("g", orders=[(index, 1) for index in range(9)], producer=5)
+    groups.commit("g", orders=[(index, 2) for index in range(4, 9)])
+    groups.commit("g", orders=[(index, 3) for index in range(7, 9)], producer=5)
+    groups.end(5, commit=True)
+    for _ in range(2):
+        assert groups.fetch("g", orders=list(range(9))) == {
+            ("orders", index): 1 if index < 4 else 2 if index < 7 else 3 for index in range(9)
+        }
+        groups.restart()
+
+
 def test_the_last_commit_counts_even_if_it_goes_back() -> None:
     groups = ShardOnAList()
     groups.commit("g", orders=[(0, 9)])
@@ -91,6 +124,19 @@ def test_metadata_is_limited_by_its_length_in_java() -> None:
     assert groups.commit("g", orders=[(0, 3)], metadata="😀😀😀") == too_large
     assert groups.fetch("g", orders=[0]) == {("orders", 0): 2}
     assert groups.commit("g", orders=[(0, 4)], metadata=None) == {("orders", 0): ErrorCode.none}
+
+
+def test_nothing_is_known_of_a_topic_whose_offsets_are_all_refused() -> None:
+    groups = ShardOnAList(metadata_max_bytes=4)
+    topics = [
+        TopicCommit("orders", None, in_columns((0, 1), (1, 1), metadata="abcde")),
+        TopicCommit("bills", None, in_columns((0, 7))),
+    ]
+    request = Commit("g", "", -1, None, topics, 8)
+    groups.carry_out(groups.shard.offsets.commit(request, "token", groups.now_ms))
+    for _ in range(2):
+        assert [topic["name"] for topic in groups.fetch_whole("g", everything=True)["topics"]] == ["bills"]
+        groups.restart()
 
 
 def test_an_offset_of_a_topic_that_was_made_again_is_not_of_this_topic() -> None:

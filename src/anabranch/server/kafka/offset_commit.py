@@ -25,6 +25,8 @@ from anabranch.server.kafka.registry import Answer, Reply, RequestContext, api
 from anabranch.wire.kafka.offset_commit import read_offset_commit, write_offset_commit
 from anabranch.wire.kafka.schema import ErrorCode
 
+_LAST_WITH_RETENTION = 4
+
 
 @api(8, versions=(2, 10), raw=True)
 def offset_commit(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Coroutine[Any, Any, Reply]:
@@ -33,13 +35,13 @@ def offset_commit(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Co
     if not wanted:
         return (write_offset_commit(ctx.version, refused),)
     commit = Commit(
-        group_id=request.group_id,
-        member_id=request.member_id,
-        epoch=request.generation_id_or_member_epoch,
-        instance_id=request.group_instance_id,
-        topics=wanted,
-        version=ctx.version,
-        retention_ms=getattr(request, "retention_time", BROKERS_RETENTION),
+        request.group_id,
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        request.group_instance_id,
+        wanted,
+        ctx.version,
+        request.retention_time if ctx.version <= _LAST_WITH_RETENTION else BROKERS_RETENTION,
     )
 
     def answered(decided: Answer) -> Reply:
@@ -85,13 +87,15 @@ def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[T
             unknown = TopicCommit(name, getattr(asked, "topic_id", None), asked.partitions)
             refused.append(failed(unknown, topic))
             continue
+        there = asked.partitions
         end = len(topic.partitions)
-        there = [part for part in asked.partitions if 0 <= part.partition_index < end]
-        if len(there) < len(asked.partitions):
-            missing = [part for part in asked.partitions if not 0 <= part.partition_index < end]
+        is_there = [0 <= index < end for index in there.partitions]
+        if not all(is_there):
+            missing = there.only([not found for found in is_there])
+            there = there.only(is_there)
             absent = TopicCommit(name, topic.id, missing)
             refused.append(failed(absent, ErrorCode.unknown_topic_or_partition))
-        if there:
+        if there.partitions:
             wanted.append(TopicCommit(topic.name.kafka, topic.id, there))
             asked_as.append(name)
     return refused, wanted, asked_as
@@ -113,9 +117,7 @@ def failed(topic: TopicCommit, code: ErrorCode) -> Answer:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "partitions": [
-            {"partition_index": part.partition_index, "error_code": code} for part in topic.partitions
-        ],
+        "partitions": [{"partition_index": index, "error_code": code} for index in topic.offsets.partitions],
     }
 
 

@@ -16,6 +16,7 @@ from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.joining import Joining
 from anabranch.server.kafka.offset_commit import failed, merged, split_commit
 from anabranch.server.kafka.registry import Answer, RequestContext, api
+from anabranch.wire.kafka.offset_commit import with_columns
 from anabranch.wire.kafka.schema import ErrorCode
 
 _JOINING = {4: Joining.ABORTABLE, 5: Joining.ADDED}
@@ -25,7 +26,7 @@ _LATER = (ErrorCode.concurrent_transactions, ErrorCode.not_coordinator)
 
 @api(28, versions=(0, 5))
 async def txn_offset_commit(request: Any, ctx: RequestContext) -> Answer:
-    refused, wanted, asked_as = split_commit(request.topics, ctx)
+    refused, wanted, asked_as = split_commit(with_columns(request).topics, ctx)
     if not wanted:
         return {"topics": refused}
     decided = await _commit(request, wanted, ctx)

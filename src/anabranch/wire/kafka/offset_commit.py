@@ -7,13 +7,16 @@
     v10   topics by id
 
 Flexible versions are read here, into what `decode` would give as far as anybody looks at it; older ones by
-the schema.  Answers are written from the dicts that the schema's encoder takes, and to the same bytes.
-Whatever the bytes claim, what is given out lies inside the frame and is limited as `decode` limits it.
+the schema.  Offsets are given out in columns, which is how they are written down.  Answers are written from
+the dicts that the schema's encoder takes, and to the same bytes.  Whatever the bytes claim, what is given out
+lies inside the frame and is limited as `decode` limits it.
 """
 
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,23 +31,42 @@ _INT = struct.Struct(">i")
 _OFFSET = struct.Struct(">iqiH")  # and at least two bytes more, of metadata and tags
 _METADATA_AT = 16
 _NOTHING_MORE = 0x0100  # a text of no length, no tags
+_MANY = 4  # fewer are less work one by one
+_FIELDS = (
+    attrgetter("partition_index"),
+    attrgetter("committed_offset"),
+    attrgetter("committed_leader_epoch"),
+    attrgetter("committed_metadata"),
+)
 _CODE = struct.Struct(">ihb")  # with no tags
 _LEGACY_CODE = struct.Struct(">ih")
 _NO_ID = bytes(16)
 _NOT_THROTTLED = bytes(4)
 
 
-class CommittedPartition(NamedTuple):
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
+class OffsetColumns(NamedTuple):
+    """Offsets of a topic, field by field: there may be hundreds, and most are alike in most fields."""
+
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    leader_epochs: Sequence[int]
+    metadata: Sequence[str | None]
+
+    def only(self, chosen: Sequence[bool]) -> "OffsetColumns":
+        """Those that are true in `chosen`."""
+        partitions, offsets, leader_epochs, metadata = self
+        return OffsetColumns(
+            list(compress(partitions, chosen)),
+            list(compress(offsets, chosen)),
+            list(compress(leader_epochs, chosen)),
+            list(compress(metadata, chosen)),
+        )
 
 
 class CommittedTopic(NamedTuple):
     name: str
     topic_id: UUID | None
-    partitions: list[CommittedPartition]
+    partitions: OffsetColumns
 
 
 class OffsetCommit(NamedTuple):
@@ -61,7 +83,7 @@ _Committer = tuple[str, int, str, str | None]  # group, epoch, member, instance
 def read_offset_commit(frame: memoryview, at: int, version: int) -> Any:
     """The request whose body starts at `at`: an OffsetCommit, or what has its fields.  Corrupt if none."""
     if version < _FLEXIBLE:
-        return decode(_KEY, version, frame, at)
+        return with_columns(decode(_KEY, version, frame, at))
     cursor = Cursor(frame, at)
     try:
         who = _committer(cursor)
@@ -70,6 +92,13 @@ def read_offset_commit(frame: memoryview, at: int, version: int) -> Any:
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Corrupt(f"not an offset commit of version {version}: {error}") from error
     return OffsetCommit(*who, topics)
+
+
+def with_columns(request: Any) -> Any:
+    """A request that the schema has read, this one or TxnOffsetCommit, with its offsets in columns."""
+    for topic in request.topics:
+        topic.partitions = OffsetColumns(*(list(map(field, topic.partitions)) for field in _FIELDS))
+    return request
 
 
 def _committer(cursor: Cursor) -> _Committer:
@@ -104,21 +133,46 @@ def _topic(cursor: Cursor, version: int) -> CommittedTopic:
     else:
         name = _text(cursor)
     count = _count(cursor)
-    partitions = [_partition(cursor) for _ in range(count)]
+    offsets = _bare_offsets(cursor, count) if count >= _MANY else None
+    if offsets is None:
+        offsets = _any_offsets(cursor, count)
     skip_tags(cursor)
-    return CommittedTopic(name, topic_id, partitions)
+    return CommittedTopic(name, topic_id, offsets)
 
 
-def _partition(cursor: Cursor) -> CommittedPartition:
-    at = cursor.at
-    index, offset, epoch, rest = _OFFSET.unpack_from(cursor.frame, at)
-    if rest == _NOTHING_MORE:  # as good as always
-        cursor.at = at + _OFFSET.size
-        return CommittedPartition(index, offset, epoch, "")
-    cursor.at = at + _METADATA_AT
-    metadata = _nullable_text(cursor)
-    skip_tags(cursor)
-    return CommittedPartition(index, offset, epoch, metadata)
+def _bare_offsets(cursor: Cursor, count: int) -> OffsetColumns | None:
+    """`count` offsets that have no metadata and no tags, and so are all of one size; None if any has."""
+    size = count * _OFFSET.size
+    data = cursor.frame[cursor.at : cursor.at + size]
+    if (
+        len(data) < size
+        or data[_METADATA_AT :: _OFFSET.size] != b"\1" * count
+        or data[_METADATA_AT + 1 :: _OFFSET.size] != bytes(count)
+    ):
+        return None
+    cursor.at += size
+    partitions, offsets, leader_epochs, _ = zip(*_OFFSET.iter_unpack(data), strict=True)
+    return OffsetColumns(partitions, offsets, leader_epochs, ("",) * count)
+
+
+def _any_offsets(cursor: Cursor, count: int) -> OffsetColumns:
+    partitions = []
+    offsets = []
+    leader_epochs = []
+    metadata: list[str | None] = []
+    for _ in range(count):
+        index, offset, leader_epoch, rest = _OFFSET.unpack_from(cursor.frame, cursor.at)
+        partitions.append(index)
+        offsets.append(offset)
+        leader_epochs.append(leader_epoch)
+        if rest == _NOTHING_MORE:
+            cursor.at += _OFFSET.size
+            metadata.append("")
+        else:
+            cursor.at += _METADATA_AT
+            metadata.append(_nullable_text(cursor))
+            skip_tags(cursor)
+    return OffsetColumns(partitions, offsets, leader_epochs, metadata)
 
 
 def _count(cursor: Cursor) -> int:
@@ -129,6 +183,11 @@ def _count(cursor: Cursor) -> int:
 
 
 def _text(cursor: Cursor) -> str:
+    frame, at = cursor.frame, cursor.at
+    end = at + frame[at]
+    if at < end <= min(at + 127, len(frame)):  # as good as always
+        cursor.at = end
+        return str(frame[at + 1 : end], "utf-8")
     return str(cursor.take(cursor.uvarint() - 1), "utf-8")
 
 

@@ -8,7 +8,7 @@ import pytest
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.effects import Producer
 from anabranch.wire.kafka.schema import ErrorCode
-from tests.support.offsets import an_offset
+from tests.support.offsets import in_columns
 from tests.unit.server.kafka.whole_broker import WholeBroker
 
 COMMIT, FETCH = 8, 9
@@ -105,7 +105,7 @@ async def test_before_there_is_a_coordinator(broker: WholeBroker, version: int) 
 @pytest.mark.parametrize("version", VERSIONS[6:])
 async def test_an_offset_that_a_transaction_is_about_to_replace(broker: WholeBroker, version: int) -> None:
     await prepare(broker)
-    topics = [TopicCommit("orders", None, [an_offset(0, 77, "t")])]
+    topics = [TopicCommit("orders", None, in_columns((0, 77), metadata="t"))]
     request = Commit("g", "", -1, None, topics, 5)
     await broker.services.groups.submit(
         "g", lambda shard, token, ms: shard.offsets.commit_in_transaction(request, Producer(1, 0), token, ms)
