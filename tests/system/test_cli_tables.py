@@ -96,6 +96,17 @@ def test_values_by_their_schema_are_in_the_files(broker: BrokerProcess, run: Run
     assert found["producerName"] == [None] * 3
 
 
+def test_a_table_that_may_not_be_where_it_is_says_so(broker: BrokerProcess, run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "astray", "--partitions", "1")
+    run("table", "enable", "astray", "--location", str(tmp_path / "table"))
+    fill(broker, "astray", [b"1"])
+    here, elsewhere = ([tmp_path], [tmp_path / "other"])
+    for roots, problem in ((elsewhere, "not where the broker allows"), (here, "none")):
+        Maintainer(run_here, broker.bootstrap, roots=roots).round()
+        assert problem in from_json(run("table", "describe", "astray", "--json"))["problem"]
+    assert from_json(run("table", "describe", "astray", "--json"))["rows"] == 1
+
+
 def test_what_is_wrong_is_said(run: Run) -> None:
     assert "no topic" in run("table", "enable", "nowhere", exit_code=1).stderr
     run("topic", "create", "plain")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from anabranch.base.errors import AnabranchError
 from anabranch.cli.failure import CommandError
 from anabranch.cli.options import show_moment
+from anabranch.pipelines.tables.progress import problem_of
 from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Settings, TopicPartition
 from anabranch.spark.group_offsets import committed_offsets
 from anabranch.spark.table_settings import TableSettings, enabled_tables, group_of
@@ -88,7 +89,8 @@ def _table(settings: TableSettings) -> Snapshot | None:
 def _told(topic: str, cluster: Cluster) -> str:
     """What the maintainer says is wrong."""
     told = committed_offsets(cluster, group_of(topic))
-    return next((one.metadata for place, one in told.items() if place.topic == topic and one.metadata), "")
+    problems = (one.metadata for place, one in told.items() if place.topic == topic and one.metadata)
+    return next(problems, "") or problem_of(topic, cluster)
 
 
 def _partitions(topic: str, table: Snapshot | None, cluster: Cluster) -> list[Row]:

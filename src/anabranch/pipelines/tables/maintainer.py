@@ -109,6 +109,7 @@ class Maintainer:
                     plans.append(self._planned(one, cluster))
                 except (AnabranchError, OSError) as error:
                     outcomes[one.topic] = _failure(error)
+                    self._progress.tell(one.topic, None, outcomes[one.topic].problem, cluster)
             done = self._copied(plans)
             self._remember(done)
             for plan in plans:

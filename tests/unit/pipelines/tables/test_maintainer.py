@@ -63,7 +63,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
     monkeypatch.setattr(module, "Cluster", lambda settings: logs)
     monkeypatch.setattr(module, "enabled_tables", lambda cluster, topics, must_know: logs.tables)
 
-    def tell(self: object, topic: str, table: Snapshot, problem: str, cluster: object) -> None:
+    def tell(self: object, topic: str, table: Snapshot | None, problem: str, cluster: object) -> None:
         logs.told[topic] = problem
 
     monkeypatch.setattr(module.Progress, "tell", tell)
@@ -134,6 +134,7 @@ def test_tables_are_only_where_they_may_be(logs: Logs, tmp_path: Path) -> None:
     assert sorted(found.problems) == ["by", "out", "up"]
     assert "anabranch.table.roots" in found.problems["out"]
     assert [path.name for path in tmp_path.iterdir()] == ["allowed"]
+    assert logs.told == {**found.problems, "in": ""}, "whoever asks about a table hears of it"
 
 
 def test_a_topic_made_anew_meanwhile_does_not_count(logs: Logs, tmp_path: Path) -> None:

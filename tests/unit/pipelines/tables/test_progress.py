@@ -6,6 +6,7 @@ from anabranch.base.errors import Unavailable
 from anabranch.pipelines.tables import progress as module
 from anabranch.pipelines.tables.progress import Progress
 from anabranch.spark.cluster import Cluster, TopicPartition
+from anabranch.spark.group_offsets import Committed
 from tests.unit.tables.conftest import data_file, snapshot
 
 NOBODY = cast("Cluster", None)
@@ -20,7 +21,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             raise Unavailable(metadata)
         told.append((group, {one.partition: end for one, end in offsets.items()}, metadata))
 
+    def committed(cluster: object, group: str) -> dict[TopicPartition, Committed]:
+        return {TopicPartition("", 0): Committed(0, one[2]) for one in told if one[0] == group}
+
     monkeypatch.setattr(module, "commit_offsets", commit)
+    monkeypatch.setattr(module, "committed_offsets", committed)
     return told
 
 
@@ -42,3 +47,17 @@ def test_it_is_told_again_before_groups_forget(
         monkeypatch.setattr(module.time, "monotonic", lambda now_s=now_s: now_s)
         progress.tell("orders", snapshot(data_file(1, 0, 7)), "", NOBODY)
         assert len(told) == times
+
+
+def test_a_problem_of_a_table_that_has_not_begun_does_not_look_as_if_it_had(
+    told: list[tuple[Any, ...]],
+) -> None:
+    group = "anabranch-table-problem-orders"
+    Progress().tell("orders", None, "no place", NOBODY)
+    assert told == [(group, {0: 0}, "no place")]
+    assert module.problem_of("orders", NOBODY) == "no place"
+    later = Progress()  # another process, for which all is well
+    for _ in range(2):
+        later.tell("orders", snapshot(data_file(1, 0, 7)), "", NOBODY)
+    assert told[1:] == [("anabranch-table-orders", {1: 7}, ""), (group, {0: 0}, "")]
+    assert module.problem_of("orders", NOBODY) == ""
