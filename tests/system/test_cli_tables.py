@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
+from anabranch.cli import table
 from anabranch.pipelines.tables.maintainer import Maintainer
+from anabranch.pipelines.tables.run import Wanted
 from anabranch.pipelines.tables.tasks import run_here
 from tests.support.broker import BrokerProcess
 from tests.support.command import anabranch, from_json
@@ -101,10 +103,21 @@ def test_a_table_that_may_not_be_where_it_is_says_so(broker: BrokerProcess, run:
     run("table", "enable", "astray", "--location", str(tmp_path / "table"))
     fill(broker, "astray", [b"1"])
     here, elsewhere = ([tmp_path], [tmp_path / "other"])
-    for roots, problem in ((elsewhere, "not where the broker allows"), (here, "none")):
+    for roots, problem in ((elsewhere, "not where tables are allowed"), (here, "none")):
         Maintainer(run_here, broker.bootstrap, roots=roots).round()
         assert problem in from_json(run("table", "describe", "astray", "--json"))["problem"]
     assert from_json(run("table", "describe", "astray", "--json"))["rows"] == 1
+
+
+@pytest.mark.parametrize("given", [[], ["/elsewhere", "/a"]], ids=["none", "some"])
+def test_by_hand_tables_are_maintained_where_the_broker_allows_them(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    seen: list[Wanted] = []
+    monkeypatch.setattr("anabranch.pipelines.tables.run.run", lambda wanted, tell: seen.append(wanted))
+    roots = [Path(one) for one in given] or None
+    table.run("local", 60.0, "", True, roots, False, broker.bootstrap)
+    assert [wanted.roots for wanted in seen] == [roots or [broker.data / "tables"]]
 
 
 def test_what_is_wrong_is_said(run: Run) -> None:

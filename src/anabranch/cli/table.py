@@ -61,7 +61,7 @@ def enable(
     if location is not None and not _is_maintained(place, _told_by_broker(client, bootstrap)):
         print(
             "anabranch: the broker does not maintain tables there\n"
-            "  allow it with the broker's option anabranch.table.roots, or run `anabranch table run`",
+            "  allow it with the broker's option anabranch.table.roots, or run `anabranch table run --root`",
             file=sys.stderr,
         )
 
@@ -92,9 +92,13 @@ def _told_by_broker(client: AdminClient, bootstrap: str) -> dict[str, str]:
 
 
 def _is_maintained(place: Path, told: dict[str, str]) -> bool:
-    roots = [told.get(ROOT, ""), *told.get(ROOTS, "").split(",")]
-    is_allowed = any(root and Path(root) in place.parents for root in roots)
+    is_allowed = any(root in place.parents for root in _roots(told))
     return is_allowed and told.get(MAINTAIN) == "true"
+
+
+def _roots(told: dict[str, str]) -> list[Path]:
+    """Where the broker allows tables."""
+    return [Path(root) for root in (told.get(ROOT, ""), *told.get(ROOTS, "").split(",")) if root]
 
 
 def _set(name: str, value: str) -> ConfigEntry:
@@ -167,7 +171,9 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Only until they are up to date.")] = False,
     roots: Annotated[
         list[Path] | None,
-        typer.Option("--root", metavar="DIR", help="Only tables in such folders; repeatable. Else all."),
+        typer.Option(
+            "--root", metavar="DIR", help="Tables in such folders; else where the broker allows them."
+        ),
     ] = None,
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -178,11 +184,13 @@ def run(
         from anabranch.pipelines.tables import run as running
     except ImportError as error:
         raise CommandError(f"this needs: pip install 'anabranch[spark]' ({error})") from error
-    admin(bootstrap)
+    client = admin(bootstrap)
     if with_parent:
         running.end_with_parent()
+    # Whoever may change a topic's options must not choose where whoever runs this writes.
+    allowed = roots or _roots(_told_by_broker(client, bootstrap))
     with _in_words():
-        running.run(running.Wanted(bootstrap, registry, master, interval, once, roots or None), _tell)
+        running.run(running.Wanted(bootstrap, registry, master, interval, once, allowed), _tell)
 
 
 def _tell(done: Any) -> None:

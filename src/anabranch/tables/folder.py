@@ -175,8 +175,8 @@ def check_place(path: Path, roots: Sequence[Path] | None) -> None:
     """Invalid unless `path` is in one of `roots`, wherever links lead; None is anywhere."""
     if roots is not None and not any(root.resolve() in path.resolve().parents for root in roots):
         raise Invalid(
-            f"{path} is not where the broker allows tables: in {' or '.join(map(str, roots)) or 'none'}. "
-            "Its option anabranch.table.roots allows more"
+            f"{path} is not where tables are allowed: in {' or '.join(map(str, roots)) or 'none'}. "
+            "The broker's option anabranch.table.roots allows more; so does `anabranch table run --root DIR`"
         )
 
 

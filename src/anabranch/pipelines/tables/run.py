@@ -41,8 +41,8 @@ class Wanted(NamedTuple):
     master: str
     interval_s: float
     once: bool
-    roots: Sequence[Path] | None = None
-    """Where tables may be, if not anywhere."""
+    roots: Sequence[Path]
+    """Where tables may be, and nowhere else."""
 
 
 def run(wanted: Wanted, tell: Callable[[Round], None]) -> None:
