@@ -29,6 +29,8 @@ from anabranch.tables.snapshot import DataFile, Span
 
 RECORD = "record"
 MOST_BYTES = 1 << 30
+_DEEPEST = 32  # a list is two levels in Parquet, and Arrow reads a hundred
+_MOST_PARTS = 2000
 _COLUMNS = pa.schema([*TYPES.items(), *pulsar_columns.TYPES.items()])
 
 
@@ -128,10 +130,16 @@ def _typed(work: Copy) -> Typed | None:
 
 
 def _fits_a_file(type: pa.DataType) -> bool:
-    """Parquet has no structures without fields."""
-    if pa.types.is_struct(type) and not type.num_fields:
-        return False
-    return all(_fits_a_file(type.field(number).type) for number in range(type.num_fields))
+    """Parquet has no structures without fields, and its readers follow them to some depth only, whoever wrote
+    them.  A file describes all its columns, be it of one row: if they are very many, these are not worth it.
+    """
+    level, parts = [type], 0
+    for _ in range(_DEEPEST):
+        parts += len(level)
+        if parts > _MOST_PARTS or any(pa.types.is_struct(one) and not one.num_fields for one in level):
+            return False
+        level = [one.field(number).type for one in level for number in range(one.num_fields)]
+    return not level
 
 
 def _merge(work: Merge) -> Done:
