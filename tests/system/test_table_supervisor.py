@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -36,9 +36,19 @@ class Scene:
         self.supervisor.image_changed(ImageChange(nothing, nothing, [TopicChange(old, new)]))
 
     async def until(self, said: str, times: int) -> None:
-        async with asyncio.timeout(20):
-            while not self.log.exists() or self.log.read_text().count(said) < times:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: self.log.exists() and self.log.read_text().count(said) >= times)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def a_few_turns() -> None:
+    """What would happen at once has happened: no clock is in the way of it."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 def topic(enabled: str | None) -> TopicImage:
@@ -60,7 +70,7 @@ async def test_it_runs_while_a_topic_is_a_table(tmp_path: Path, scenes: list[Sce
     scenes.append(scene)
     plain, table = topic("false"), topic("true")
     scene.tell(None, plain)
-    await asyncio.sleep(0.05)
+    await a_few_turns()
     assert not scene.log.exists()
     scene.tell(None, table)
     await scene.until("here", 1)
@@ -89,8 +99,7 @@ async def test_a_child_that_cannot_be_started_is_tried_again(
     scene = Scene(PATIENT, tmp_path / "log")
     scenes.append(scene)
     scene.tell(None, topic("true"))
-    await asyncio.sleep(0.1)
-    assert "cannot be started" in caplog.text
+    await until(lambda: caplog.text.count("cannot be started") > 1)
     assert not scene.task.done(), "the broker would end with it"
     (tmp_path / "log").rmdir()
     await scene.until("here", 1)
@@ -118,8 +127,8 @@ async def test_without_spark_it_says_what_is_needed(
     scene = Scene(PATIENT, tmp_path / "log", needs="no_such_module")
     scenes.append(scene)
     scene.tell(None, topic("true"))
-    await asyncio.sleep(0.05)
-    assert "pip install 'anabranch[spark]'" in caplog.text
+    await until(lambda: "pip install 'anabranch[spark]'" in caplog.text)
+    await a_few_turns()
     assert not scene.log.exists()
 
 
