@@ -25,7 +25,7 @@ from pathlib import Path
 
 from anabranch.base.errors import Corrupt, Fenced, Invalid, Unavailable
 from anabranch.log.config_table import RETENTION
-from anabranch.tables.snapshot import Snapshot, decode, encode, is_inside
+from anabranch.tables.snapshot import DataFile, Snapshot, decode, encode, is_inside
 
 _NUMBERED = re.compile(r"(\d{20})\.json")
 _OURS = re.compile(r"\d+-\d+-[0-9a-f]{32}\.parquet")
@@ -122,6 +122,21 @@ class TableFolder:
                 f"{self.path} has no table, but {min(others)!r} is in it: a table begins in a folder of "
                 "its own. Enable the table with another --location"
             )
+
+    def check_there(self, files: Iterable[DataFile]) -> None:
+        """Unavailable unless `files` are here, whole, whoever wrote them on whatever machine."""
+        for file in files:
+            place = self.path / file.path
+            try:
+                size = place.stat().st_size
+                why = "" if size == file.size_bytes else f"it has {size} bytes, not {file.size_bytes}"
+            except OSError as error:
+                why = str(error)
+            if why:
+                raise Unavailable(
+                    f"{place} was written, but who maintains the table does not see it ({why}). The folder "
+                    "must be one that the driver and all executors of Spark have under the same name"
+                )
 
     def _place(self, number: int) -> Path:
         return self._manifest / f"{number:020}.json"

@@ -1,5 +1,6 @@
 """Tables in memory: files without bytes, snapshots without folders."""
 
+from pathlib import Path
 from typing import Any
 
 from anabranch.tables.snapshot import DataFile, Snapshot, Span
@@ -21,6 +22,14 @@ def data_file(partition: int = 0, first: int = 0, end: int = 10, **other: Any) -
         **other,
     }
     return DataFile(partition=partition, first=first, end=end, **given)
+
+
+def laid_down(folder: Path | str, file: DataFile) -> DataFile:
+    """`file`, as large as it says, with nothing in it."""
+    place = Path(folder) / file.path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(bytes(file.size_bytes))
+    return file
 
 
 def snapshot(*files: DataFile, **other: Any) -> Snapshot:

@@ -3,6 +3,7 @@
     ask the brokers        which topics are tables, and how far they are committed
     read the snapshots     how far the tables are
     copy                   the difference, by Spark's tasks, into files that nobody sees
+    look                   whether the files are where everybody finds them
     put the next snapshot  of each table: now they are seen, all of them at once
     tidy                   merge small files, drop old ones, remove what nobody needs
 
@@ -110,7 +111,7 @@ class Maintainer:
                 except (AnabranchError, OSError) as error:
                     outcomes[one.topic] = _failure(error)
                     self._progress.tell(one.topic, None, outcomes[one.topic].problem, cluster)
-            done = self._copied(plans)
+            done = [_seen(one) for one in self._copied(plans)]
             self._remember(done)
             for plan in plans:
                 outcomes[plan.settings.topic] = self._finish(plan, done, cluster)
@@ -181,6 +182,15 @@ class Maintainer:
             outcome = outcome._replace(problem=outcome.problem or _failure(error).problem)
         self._progress.tell(plan.settings.topic, table, outcome.problem, cluster)
         return outcome
+
+
+def _seen(one: Done) -> Done:
+    """What came of a copy; if its files are not where we and readers would find them, that it failed."""
+    try:
+        TableFolder(Path(one.folder)).check_there(one.copied.files if one.copied else ())
+    except Unavailable as error:
+        return Done(one.folder, one.topic_id, one.partition, error=f"partition {one.partition}: {error}")
+    return one
 
 
 def _who(copy: Copy) -> tuple[str, int]:

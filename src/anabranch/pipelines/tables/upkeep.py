@@ -69,6 +69,7 @@ class Upkeep:
             try:
                 if done.error:
                     raise Unavailable(done.error)
+                folder.check_there(done.files)
                 after = merged(table, set(done.merged), done.files, now_ms)
             except AnabranchError as error:
                 self._patience.failed(place, str(error), now_ms)

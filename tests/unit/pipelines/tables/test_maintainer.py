@@ -18,7 +18,7 @@ from anabranch.tables.changes import Copied, begun
 from anabranch.tables.folder import TableFolder
 from anabranch.tables.merging import VARIOUS
 from anabranch.tables.snapshot import Snapshot, Span
-from tests.unit.tables.conftest import data_file
+from tests.unit.tables.conftest import data_file, laid_down
 
 Work = Sequence[Copy | Merge]
 
@@ -77,7 +77,7 @@ def copied(work: Work, how: Fetching) -> list[Done]:
 
 def done(one: Copy | Merge, rows: bool = True) -> Done:
     assert isinstance(one, Copy)
-    file = data_file(one.partition, one.start, one.end, max_ms=1, hour=VARIOUS)
+    file = laid_down(one.folder, data_file(one.partition, one.start, one.end, max_ms=1, hour=VARIOUS))
     found = Copied(one.partition, Span(one.start, one.end), (file,) if rows else ())
     return Done(one.folder, one.topic_id, one.partition, found)
 
@@ -145,6 +145,27 @@ def test_a_topic_made_anew_meanwhile_does_not_count(logs: Logs, tmp_path: Path) 
     logs.add("a", tmp_path / "table", 10)
     assert "made anew" in maintained(made_anew).round().problems["a"]
     assert table_in(tmp_path / "table").files == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [(Path.unlink, "No such file"), (lambda file: file.write_bytes(b"half"), "it has 4 bytes, not 500")],
+)
+def test_files_that_only_an_executor_sees_do_not_count(
+    logs: Logs, tmp_path: Path, spoil: Callable[[Path], object], why: str
+) -> None:
+    def elsewhere(work: Work, how: Fetching) -> list[Done]:
+        found = copied(work, how)
+        for file in (tmp_path / "table").glob("hour=*/*.parquet"):
+            spoil(file)
+        return found
+
+    logs.add("a", tmp_path / "table", 10)
+    found = maintained(elsewhere).round()
+    assert why in found.problems["a"]
+    assert "all executors of Spark" in found.problems["a"]
+    assert table_in(tmp_path / "table").covered == {}
+    assert maintained().round().problems == {}
 
 
 def test_offsets_without_rows_are_got_through(logs: Logs, tmp_path: Path) -> None:

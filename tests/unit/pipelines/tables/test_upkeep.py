@@ -10,7 +10,7 @@ from anabranch.pipelines.tables.upkeep import Upkeep
 from anabranch.spark.table_settings import TableSettings
 from anabranch.tables.folder import TableFolder
 from anabranch.tables.snapshot import Dropped
-from tests.unit.tables.conftest import HOUR_MS, data_file, snapshot
+from tests.unit.tables.conftest import HOUR_MS, data_file, laid_down, snapshot
 
 NOW_MS = 500_000 * HOUR_MS  # 2027, when the hours below are over
 BAD, GOOD = "hour=2026-11-16-03", "hour=2026-11-16-04"
@@ -26,7 +26,7 @@ def test_one_group_that_cannot_be_merged_stops_nothing(tmp_path: Path) -> None:
     def merged(one: Merge) -> Done:
         if one.files[0].hour == BAD:
             return failed(one, "damaged")
-        new = data_file(0, one.files[0].first, one.files[-1].end, hour=GOOD)
+        new = laid_down(one.folder, data_file(0, one.files[0].first, one.files[-1].end, hour=GOOD))
         return Done(one.folder, merged=[file.path for file in one.files], files=[new])
 
     folder = TableFolder(tmp_path)
@@ -47,6 +47,19 @@ def test_one_group_that_cannot_be_merged_stops_nothing(tmp_path: Path) -> None:
     assert tried == [[BAD, GOOD]], "left alone for a while"
     with pytest.raises(Unavailable):
         upkeep.tidy(settings, NOW_MS + HOUR_MS)
+
+
+def test_a_merged_file_that_is_not_to_be_seen_does_not_count(tmp_path: Path) -> None:
+    def merge(work: Sequence[Merge]) -> list[Done]:
+        return [Done(str(tmp_path), merged=[f.path for f in work[0].files], files=[data_file(0, 0, 2)])]
+
+    folder = TableFolder(tmp_path)
+    folder.put(snapshot(data_file(0, 0, 1), data_file(0, 1, 2)))
+    with pytest.raises(Unavailable, match="all executors of Spark"):
+        Upkeep(merge).tidy(TableSettings("orders", "an id", tmp_path, -1, HOUR_MS), NOW_MS)
+    table = folder.latest()
+    assert table is not None
+    assert len(table.files) == 2
 
 
 def test_patience_grows_with_failures() -> None:
