@@ -12,11 +12,12 @@ from confluent_kafka import Producer as KafkaProducer
 from anabranch.base.errors import Fenced, Unavailable, UnknownTopic
 from anabranch.spark import decode
 from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Settings, TopicPartition
-from anabranch.spark.columns import arrow_schema
+from anabranch.spark.column_types import arrow_schema
 from anabranch.spark.encode import Rows, encode, no_headers
-from anabranch.spark.fetching import DataLost, Fetching, Range, read_ranges
+from anabranch.spark.fetching import read_ranges
 from anabranch.spark.group_offsets import commit_offsets, committed_offsets
 from anabranch.spark.producer import Producer
+from anabranch.spark.ranges import DataLost, Fetching, Range
 from anabranch.spark.transactions import end_transaction
 from tests.spark.conftest import Topics
 from tests.support.broker import BrokerProcess

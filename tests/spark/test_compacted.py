@@ -18,15 +18,15 @@ from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.spark import compacted_reader
 from anabranch.spark.batch_reader import batch_reader
 from anabranch.spark.cluster import Settings, TopicPartition
-from anabranch.spark.columns import arrow_schema
+from anabranch.spark.column_types import arrow_schema
 from anabranch.spark.compacted_reader import (
     CompactedReader,
     FilteringCompactedReader,
     PartitionRows,
     compacted_rows,
 )
-from anabranch.spark.fetching import Fetching, Range
 from anabranch.spark.options import BATCH_READ, Options
+from anabranch.spark.ranges import Fetching, Range
 from anabranch.spark.reading import chosen_columns, spark_schema
 from tests.spark.conftest import ELSEWHERE, Topics
 from tests.support.broker import BrokerProcess

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from anabranch.spark.fetching import DataLost
 from anabranch.spark.options import STREAM_READ, Options
+from anabranch.spark.ranges import DataLost
 from anabranch.spark.reading import chosen_columns, spark_schema
 from anabranch.spark.stream_reader import StreamReader
 from tests.spark.conftest import Topics

@@ -18,24 +18,17 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from anabranch.base.errors import Unavailable
 from anabranch.spark.cluster import EARLIEST, Cluster, Offsets, TopicPartition
-from anabranch.spark.columns import in_table, of_table
-from anabranch.spark.fetching import DataLost, Range, read_ranges
+from anabranch.spark.column_types import in_table
 from anabranch.spark.filters import Wanted, push
 from anabranch.spark.history import Files, History, Parts, open_history
 from anabranch.spark.options import Options
 from anabranch.spark.planning import divided, ranges_between
 from anabranch.spark.positions import KnowsOffsets, ending, resolve, starting
-from anabranch.spark.reading import Layout, fetching_of
+from anabranch.spark.ranges import DataLost, Range
+from anabranch.spark.reading import Layout, OffsetRanges, fetching_of
 from anabranch.spark.selection import selection_of
 
 _ADVICE = 'Set the option failOnDataLoss to "false" to go on with what is there.'
-
-
-class OffsetRanges(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, wanted: list[Range]) -> None:
-        self.wanted = wanted
 
 
 class TableFiles(InputPartition):
@@ -141,6 +134,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, OffsetRanges):
+            from anabranch.spark.fetching import read_ranges  # as little as possible for who only plans
+
             yield from read_ranges(partition.wanted, self._how, self._schema)
         elif isinstance(partition, TableFiles):
             yield from self._read_files(partition.wanted)
@@ -149,6 +144,8 @@ class BatchReader(DataSourceReader):
         typed = self._how.typed
         if typed is None:
             return files.read(self._schema)
+        from anabranch.spark.columns import of_table
+
         needed = in_table(self._schema.names)
         return (of_table(rows, self._schema, typed) for rows in files.read(needed) if rows.num_rows)
 

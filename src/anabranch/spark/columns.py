@@ -1,48 +1,24 @@
-"""The columns that a topic has as a table: those of Spark's Kafka source, in its order and types.
-
-    key, value        binary, null as the record says
-    topic             string
-    partition         int
-    offset            long
-    timestamp         timestamp, to the millisecond; timestampType: 0 is the producer's, 1 the broker's
-    timestampType     int
-    headers           array of (key, value), null if there are none; on demand (`includeHeaders`)
+"""Records as rows: the columns of `column_types`, made of the fields that `decode` found.
 
 What Pulsar's clients see beside that is in `pulsar_columns`, what schemas make of keys and values in
 `values`.  A column that is not asked for is not made, so a reader with a schema of fewer columns is quicker.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.spark import pulsar_columns
-from anabranch.spark.decode import HEADER_FIELDS, Fields, cut, headers_column
-from anabranch.spark.pulsar_columns import TIMESTAMP
+from anabranch.spark.column_types import PULSARS, TIMESTAMP
+from anabranch.spark.decode import Fields, cut, headers_column
 
 if TYPE_CHECKING:
     from anabranch.spark.values.typed import Typed
 
-HEADERS = pa.list_(pa.field("element", pa.struct(list(HEADER_FIELDS))))
-
-TYPES: dict[str, pa.DataType] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": TIMESTAMP,
-    "timestampType": pa.int32(),
-    "headers": HEADERS,
-}
-"""What each column is to Arrow."""
-
 DELETES = "_deletes"
 """Whether a record deletes its key: no column of a query, but of what compacted reads look at first."""
-
-PLAIN = tuple(name for name in TYPES if name != "headers")
 
 _MOST_MS = (1 << 63) // 1000 - 1
 
@@ -66,10 +42,6 @@ _MAKE: dict[str, _Make] = {
 }
 
 
-def arrow_schema(names: Sequence[str]) -> pa.Schema:
-    return pa.schema([pa.field(name, TYPES[name]) for name in names])
-
-
 def to_arrow(
     fields: Fields,
     topic: str,
@@ -84,7 +56,7 @@ def to_arrow(
     `is_lone`: the topic has no other partition, which Pulsar's clients tell apart.
     """
     made: dict[str, pa.Array] = {}
-    pulsars = [name for name in schema.names if name in pulsar_columns.TYPES]
+    pulsars = [name for name in schema.names if name in PULSARS]
     if pulsars or "headers" in schema.names:
         headers = headers_column(fields)
         made["headers"] = pulsar_columns.without_description(headers) if pulsars else headers
@@ -123,9 +95,3 @@ def of_table(rows: pa.RecordBatch, schema: pa.Schema, typed: "Typed") -> pa.Reco
     )
     made = told | typed_columns(typed, records, schema.names)
     return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
-
-
-def in_table(names: Sequence[str]) -> pa.Schema:
-    """The columns of a table of which the columns `names` are made."""
-    described = [(name, type) for name, type in pulsar_columns.TYPES.items() if name in names]
-    return pa.schema([*TYPES.items(), *described])

@@ -32,12 +32,14 @@ from pyspark.sql.datasource import Filter, InputPartition
 from anabranch.base.errors import Invalid, Unavailable
 from anabranch.spark.batch_reader import BatchReader
 from anabranch.spark.cluster import EARLIEST, Cluster, TopicPartition
-from anabranch.spark.columns import DELETES, in_table, of_table
-from anabranch.spark.fetching import Fetching, Range, among, read_ranges
+from anabranch.spark.column_types import in_table
+from anabranch.spark.columns import DELETES, of_table
+from anabranch.spark.fetching import among, read_ranges
 from anabranch.spark.filters import push
 from anabranch.spark.history import Files
 from anabranch.spark.options import Options
 from anabranch.spark.positions import KnowsOffsets
+from anabranch.spark.ranges import Fetching, Range
 from anabranch.spark.reading import Layout
 from anabranch.spark.varints import Ints
 

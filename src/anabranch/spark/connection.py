@@ -8,9 +8,10 @@
     first = connection.receive()                        while we work on the first
 
 A request goes out at the newest version that both sides know (or that `newest` allows); fields that this
-version lacks are left out.  Byte fields of an answer are views into the frame it came in, which nothing else
-uses.  What comes in is bounded, and an answer that does not come in time is an error: the connection is of
-no use afterwards.
+version lacks are left out.  Byte fields of an answer are views into the frame it came in.  Frames of fetched
+records use the same memory, since new memory costs as much as the copying: nothing that is made of an answer
+may look at it once the next is taken.  What comes in is bounded, and an answer that does not come in time is
+an error: the connection is of no use afterwards.
 """
 
 import socket
@@ -58,6 +59,7 @@ class Connection:
         self._sent = 0
         self._waiting: deque[tuple[int, int, int]] = deque()  # correlation, API, version
         self._versions = {API_VERSIONS: (0, 0)}
+        self._room = bytearray()
         try:
             self._socket = socket.create_connection(address, timeout_s)
         except OSError as error:
@@ -101,7 +103,7 @@ class Connection:
     def receive(self) -> Any:
         """The answer to the oldest request that has none yet."""
         sent, api_key, version = self._waiting.popleft()
-        cursor = Cursor(memoryview(self._frame()), 0)
+        cursor = Cursor(self._frame(api_key), 0)
         (correlation,) = struct.unpack(">i", cursor.take(4))
         if correlation != sent:
             raise Corrupt(f"{self._address} answers request {correlation}, not {sent}")
@@ -117,22 +119,26 @@ class Connection:
             raise Invalid(f"{self._address} does not know {api_name(api_key)} in a version that we know")
         return version
 
-    def _frame(self) -> bytearray:
-        prefix = bytearray(4)
+    def _frame(self, api_key: int) -> memoryview:
+        prefix = memoryview(bytearray(4))
         self._fill(prefix)
         (size,) = struct.unpack(">i", prefix)
         if not 4 <= size <= _LARGEST_ANSWER_BYTES:
             raise Corrupt(f"{self._address} sends an answer of {size} bytes")
-        frame = bytearray(size)
+        frame = self._kept(size) if api_key == FETCH else memoryview(bytearray(size))
         self._fill(frame)
         return frame
 
-    def _fill(self, room: bytearray) -> None:
-        view = memoryview(room)
+    def _kept(self, size: int) -> memoryview:
+        if len(self._room) < size:
+            self._room = bytearray(size)
+        return memoryview(self._room)[:size]
+
+    def _fill(self, room: memoryview) -> None:
         at = 0
-        while at < len(view):
+        while at < len(room):
             try:
-                count = self._socket.recv_into(view[at:])
+                count = self._socket.recv_into(room[at:])
             except OSError as error:
                 raise Unavailable(f"{self._address} does not answer: {error}") from error
             if not count:

@@ -24,6 +24,7 @@ from anabranch.base.errors import Corrupt
 from anabranch.records.batch import LOG_APPEND_TIME
 from anabranch.records.compression import NONE, decompress
 from anabranch.spark import varints
+from anabranch.spark.column_types import HEADER_FIELDS
 from anabranch.spark.varints import Bytes, Ints
 from anabranch.spark.visible import Stored
 
@@ -257,6 +258,3 @@ def _text(column: pa.BinaryArray) -> pa.StringArray:
         return column.cast(pa.string())
     except pa.ArrowInvalid:  # not UTF-8: read as Java does, with a mark for what cannot be read
         return pa.array([name.decode(errors="replace") for name in column.to_pylist()], pa.string())
-
-
-HEADER_FIELDS = (pa.field("key", pa.string()), pa.field("value", pa.binary()))

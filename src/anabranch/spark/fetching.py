@@ -19,59 +19,20 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.base.disk import Buffer
-from anabranch.base.errors import AnabranchError, OffsetOutOfRange, Unavailable, UnknownTopic
+from anabranch.base.errors import OffsetOutOfRange, Unavailable, UnknownTopic
 from anabranch.spark.answers import check
-from anabranch.spark.cluster import EARLIEST, Cluster, Settings, TopicPartition
+from anabranch.spark.cluster import EARLIEST, Cluster, TopicPartition
 from anabranch.spark.columns import to_arrow
 from anabranch.spark.connection import FETCH, Connection
 from anabranch.spark.decode import Region, plain_parts, read_fields
+from anabranch.spark.ranges import DataLost, Fetching, Range
 from anabranch.spark.visible import Aborted, visible_batches, whole_batches
-from anabranch.wire.kafka.fetch import COMPACTED, DESCRIBED, WISHES_TAG
+from anabranch.wire.kafka.fetch import WISHES_TAG
 
 if TYPE_CHECKING:
-    from anabranch.spark.values.typed import Typed
     from anabranch.spark.varints import Ints
 
 _LONGEST_WAIT_MS = 500  # of the broker, for a byte
-
-
-class DataLost(AnabranchError):
-    """Records that were to be read are not there any more."""
-
-
-class Range(NamedTuple):
-    """Offsets of one partition, `end` exclusive."""
-
-    partition: TopicPartition
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return max(0, self.end - self.start)
-
-
-class Fetching(NamedTuple):
-    """How ranges are fetched.  Travels to executors."""
-
-    settings: Settings
-    committed: bool = False
-    fail_on_data_loss: bool = True
-    fetch_bytes: int = 4 << 20
-    typed: "Typed | None" = None
-    """Keys and values that are read by their schemas."""
-    described: bool = False
-    """Whether messages of Pulsar's clients are to come with all that these see of them."""
-    is_lone: bool = False
-    """Whether the topic has no other partition."""
-    compacted: bool = False
-    """Whether the broker is to give its compacted view, if it has one."""
-    only: "Ints | None" = None
-    """The offsets that are wanted, in order, if not all are."""
-
-    @property
-    def wishes(self) -> int:
-        return DESCRIBED * self.described | COMPACTED * self.compacted
 
 
 class _Fetched(NamedTuple):
@@ -143,7 +104,7 @@ def _fetched(cluster: Cluster, wanted: Range, how: Fetching, schema: pa.Schema) 
     quiet_until = time.monotonic() + how.settings.timeout_s
     while True:
         answer = _answer(connection.receive(), wanted.partition)
-        buffer = bytes(answer.records or b"")  # out of its frame: bytes are walked in half the time of a view
+        buffer = answer.records or b""
         stored = list(whole_batches(buffer))
         if stored:
             position = max(position, stored[-1].header.last_offset + 1)

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from anabranch.spark.cluster import TopicPartition
-from anabranch.spark.fetching import Range
+from anabranch.spark.ranges import Range
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

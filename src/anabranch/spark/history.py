@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from anabranch.base.errors import Unavailable
 from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets, TopicPartition
-from anabranch.spark.fetching import Range
 from anabranch.spark.group_offsets import committed_offsets
+from anabranch.spark.ranges import Range
 from anabranch.spark.table_settings import TableSettings, enabled_tables, group_of
 from anabranch.tables.folder import TableFolder, check_owner
 from anabranch.tables.seam import Slice, cut, in_time, packed

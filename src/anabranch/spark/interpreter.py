@@ -24,11 +24,11 @@ def with_interpreter(environment: MutableMapping[str, str] = os.environ) -> None
 
 def without_archives(path: str, folders: Iterable[str]) -> str:
     """`path`, as in PYTHONPATH, without the archives of a PySpark installed in one of `folders`."""
-    homes = tuple(os.path.join(folder, "pyspark", "") for folder in folders if folder)
+    homes = tuple(os.path.join(os.path.realpath(folder), "pyspark", "") for folder in folders if folder)
     kept = (
         entry
         for entry in path.split(os.pathsep)
-        if not (entry.startswith(homes) and entry.endswith(_ARCHIVES))
+        if not (entry.endswith(_ARCHIVES) and os.path.realpath(entry).startswith(homes))
     )
     return os.pathsep.join(kept)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from anabranch.spark.cluster import Offsets, TopicPartition
-from anabranch.spark.fetching import Range
+from anabranch.spark.ranges import Range
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:

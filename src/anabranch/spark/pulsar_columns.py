@@ -20,18 +20,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from anabranch.records.headers import BATCH_SIZE, ORDERING_KEY, PRODUCER_NAME, PUBLISH_TIME, SCHEMA_VERSION
+from anabranch.spark.column_types import PULSARS, TIMESTAMP
 from anabranch.spark.decode import Fields, headers_column
 from anabranch.spark.header_values import header_values, headers_with_owners
 from anabranch.spark.varints import Ints, plain_sizes, write_plain
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-TYPES: dict[str, pa.DataType] = {
-    "messageId": pa.binary(),
-    "publishTime": TIMESTAMP,
-    "eventTime": TIMESTAMP,
-    "properties": pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())),
-    "producerName": pa.string(),
-}
 _DESCRIPTION = (PRODUCER_NAME, PUBLISH_TIME, BATCH_SIZE)
 _NO_PROPERTIES = (*_DESCRIPTION, SCHEMA_VERSION, ORDERING_KEY)
 _LEDGER, _ENTRY, _PARTITION, _PLACE = 0x08, 0x10, 0x18, 0x20  # tags
@@ -140,7 +133,7 @@ def _properties(headers: pa.ListArray) -> pa.MapArray:
     np.cumsum(np.bincount(owners[last], minlength=len(headers)), out=edges[1:])
     chosen = pa.array(last)
     contents = _texts(pairs.field("value").take(chosen)).fill_null("")
-    return pa.MapArray.from_arrays(pa.array(edges), names.take(chosen), contents, type=TYPES["properties"])
+    return pa.MapArray.from_arrays(pa.array(edges), names.take(chosen), contents, type=PULSARS["properties"])
 
 
 def _texts(column: pa.BinaryArray) -> pa.StringArray:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from anabranch.base.errors import Invalid
-from anabranch.spark import pulsar_columns
 from anabranch.spark.cluster import Cluster
-from anabranch.spark.columns import PLAIN, TYPES
-from anabranch.spark.fetching import Fetching
+from anabranch.spark.column_types import PLAIN, PULSARS, TYPES
 from anabranch.spark.options import LEAST_FETCH_BYTES, OF_SCHEMAS, Options, settings
+from anabranch.spark.ranges import Fetching, Range
 from anabranch.spark.selection import selection_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,14 @@ class Layout(NamedTuple):
     @property
     def is_described(self) -> bool:
         """Whether what Pulsar's clients see of messages is wanted."""
-        return any(name in pulsar_columns.TYPES for name in self.schema.names)
+        return any(name in PULSARS for name in self.schema.names)
+
+
+class OffsetRanges(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: list[Range]) -> None:
+        self.wanted = wanted
 
 
 def fetching_of(options: Options, layout: Layout) -> Fetching:
@@ -56,7 +63,7 @@ def spark_schema(options: Options) -> StructType:
     if options.flag("includeHeaders", False):
         names.append("headers")
     if options.flag("includePulsar", False):
-        names += pulsar_columns.TYPES
+        names += PULSARS
     types = _types(_typed(options), names)
     return from_arrow_schema(pa.schema(list(types.items())))
 
@@ -66,7 +73,7 @@ def chosen_columns(schema: StructType, options: Options) -> Layout:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     typed = _typed(options)
-    there = _types(typed, [*TYPES, *pulsar_columns.TYPES])
+    there = _types(typed, [*TYPES, *PULSARS])
     asked = to_arrow_schema(schema, timezone="UTC")
     if unknown := [name for name in asked.names if name not in there]:
         raise Invalid(f"a topic has no column {unknown[0]}; there are {', '.join(there)}")
@@ -85,7 +92,7 @@ def _typed(options: Options) -> "Typed | None":
 
 
 def _types(typed: "Typed | None", names: Iterable[str]) -> dict[str, pa.DataType]:
-    types = TYPES | pulsar_columns.TYPES
+    types = TYPES | PULSARS
     plain = {name: types[name] for name in names}
     return plain if typed is None else typed.columns(plain)
 

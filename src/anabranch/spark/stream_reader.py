@@ -31,14 +31,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from anabranch.base.errors import Invalid, UnknownTopic
-from anabranch.spark.batch_reader import OffsetRanges
 from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets
-from anabranch.spark.fetching import DataLost, read_ranges
 from anabranch.spark.group_offsets import commit_offsets
 from anabranch.spark.options import Options
 from anabranch.spark.planning import behind, divided, gathered, limited, ranges_between
 from anabranch.spark.positions import from_json, resolve, starting, to_json
-from anabranch.spark.reading import Layout, fetching_of
+from anabranch.spark.ranges import DataLost
+from anabranch.spark.reading import Layout, OffsetRanges, fetching_of
 from anabranch.spark.selection import selection_of
 from anabranch.spark.worker_process import keep_what_is_loaded
 
@@ -159,6 +158,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._client().offsets_at(dict.fromkeys(new, EARLIEST)) if new else {}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from anabranch.spark.fetching import read_ranges  # a stream waits for the process that only plans
+
         if isinstance(partition, OffsetRanges):
             yield from read_ranges(partition.wanted, self._how, self._schema)
             keep_what_is_loaded()

@@ -12,7 +12,8 @@ from anabranch.records.batch import read_header
 from anabranch.records.builder import build_batch, seal
 from anabranch.records.control import Marker, marker_batch
 from anabranch.records.record import Record, iter_records, payload_of
-from anabranch.spark.columns import TYPES, arrow_schema, to_arrow
+from anabranch.spark.column_types import TYPES, arrow_schema
+from anabranch.spark.columns import to_arrow
 from anabranch.spark.decode import plain_parts, read_fields
 from anabranch.spark.visible import Aborted, visible_batches, whole_batches
 

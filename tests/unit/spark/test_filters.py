@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 )
 
 from anabranch.spark.cluster import TopicPartition
-from anabranch.spark.fetching import Range
 from anabranch.spark.filters import push
+from anabranch.spark.ranges import Range
 
 
 def test_partitions_and_offsets_are_exact() -> None:

@@ -46,4 +46,6 @@ def test_the_program_is_this_interpreter() -> None:
         text=True,
         check=True,
     )
-    assert answer.stdout.split() == [sys.executable, "/mine", str(home / "__init__.py")]
+    program, path, package = answer.stdout.split()
+    assert (path, Path(program).resolve()) == ("/mine", Path(sys.executable).resolve())
+    assert Path(package).resolve() == (home / "__init__.py").resolve()

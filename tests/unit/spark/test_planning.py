@@ -1,8 +1,8 @@
 """What a task of a micro-batch gets."""
 
 from anabranch.spark.cluster import TopicPartition
-from anabranch.spark.fetching import Range
 from anabranch.spark.planning import gathered
+from anabranch.spark.ranges import Range
 
 
 def ranges(*sizes: int) -> list[Range]:

@@ -7,10 +7,10 @@ import pytest
 from anabranch.base.errors import Invalid
 from anabranch.spark.cluster import EARLIEST, LATEST, TopicPartition
 from anabranch.spark.connection import Address, addresses
-from anabranch.spark.fetching import Range
 from anabranch.spark.options import BATCH_READ, Options
 from anabranch.spark.planning import behind, divided, limited, ranges_between
 from anabranch.spark.positions import Position, ending, from_json, starting, to_json
+from anabranch.spark.ranges import Range
 from anabranch.spark.selection import Selection, selection_of
 
 P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))

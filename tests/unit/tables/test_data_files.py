@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.base.errors import Corrupt, Invalid, Unavailable
-from anabranch.spark.columns import TYPES, arrow_schema
+from anabranch.spark.column_types import TYPES, arrow_schema
 from anabranch.tables import data_files, scanning
 from anabranch.tables.data_files import HourlyFiles, merge_files
 from anabranch.tables.merging import VARIOUS

@@ -17,11 +17,12 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.base.errors import Invalid, NotFound
-from anabranch.spark import pulsar_columns
 from anabranch.spark.cluster import TopicPartition
-from anabranch.spark.columns import TYPES, of_table
-from anabranch.spark.fetching import Fetching, Range, read_ranges
+from anabranch.spark.column_types import PULSARS, TYPES
+from anabranch.spark.columns import of_table
+from anabranch.spark.fetching import read_ranges
 from anabranch.spark.options import Options
+from anabranch.spark.ranges import Fetching, Range
 from anabranch.spark.values.typed import Typed, typed_of
 from anabranch.tables.changes import Copied
 from anabranch.tables.data_files import HourlyFiles, merge_files
@@ -31,7 +32,7 @@ RECORD = "record"
 MOST_BYTES = 1 << 30
 _DEEPEST = 32  # a list is two levels in Parquet, and Arrow reads a hundred
 _MOST_PARTS = 2000
-_COLUMNS = pa.schema([*TYPES.items(), *pulsar_columns.TYPES.items()])
+_COLUMNS = pa.schema([*TYPES.items(), *PULSARS.items()])
 
 
 class Copy(msgspec.Struct, frozen=True, tag=True):

@@ -35,7 +35,7 @@ from anabranch.pipelines.tables.patience import Patience
 from anabranch.pipelines.tables.progress import Progress
 from anabranch.pipelines.tables.upkeep import Upkeep
 from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets, Settings, TopicPartition
-from anabranch.spark.fetching import Fetching
+from anabranch.spark.ranges import Fetching
 from anabranch.spark.table_settings import TableSettings, enabled_tables
 from anabranch.tables.changes import appended, begun
 from anabranch.tables.folder import TableFolder, check_owner, check_place

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.pipelines.tables.copying import Copy, Done, Merge, failed, perform
-from anabranch.spark.fetching import Fetching
+from anabranch.spark.ranges import Fetching
 
 _ID, _RESULT = 0, "result"
 

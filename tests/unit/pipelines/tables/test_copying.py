@@ -9,7 +9,7 @@ import pytest
 from anabranch.pipelines.tables import copying
 from anabranch.pipelines.tables.copying import Copy, perform
 from anabranch.spark.cluster import Settings
-from anabranch.spark.fetching import Fetching
+from anabranch.spark.ranges import Fetching
 from anabranch.spark.values.avro_types import list_of
 from anabranch.tables.snapshot import Span
 from tests.unit.tables.test_data_files import SCHEMA, START_MS, rows

@@ -12,7 +12,7 @@ from anabranch.pipelines.tables.copying import Copy, Done, Merge, failed
 from anabranch.pipelines.tables.maintainer import Maintainer, Round
 from anabranch.pipelines.tables.run import Wanted, keep_up
 from anabranch.spark.cluster import EARLIEST, TopicPartition
-from anabranch.spark.fetching import Fetching
+from anabranch.spark.ranges import Fetching
 from anabranch.spark.table_settings import TableSettings
 from anabranch.tables.changes import Copied, begun
 from anabranch.tables.folder import TableFolder

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.base.errors import Corrupt, Invalid, NotFound
-from anabranch.spark.columns import in_table, of_table
+from anabranch.spark.column_types import in_table
+from anabranch.spark.columns import of_table
 from anabranch.spark.values import protobuf_read, pulsar_types, typed
 from anabranch.spark.values import registry as registry_module
 from anabranch.spark.values.cursor import Pieces, padded
