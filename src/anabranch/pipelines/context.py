@@ -40,9 +40,15 @@ class Checking:
     """A table with expectations is being defined: records are to be kept beside what is made from them."""
 
     def __init__(self) -> None:
-        self.from_record = False
+        self.topics: list[str] = []
+        """Those that it reads."""
         self.unreadable: list[Any] = []
         """Records that no row was made from, as DataFrames."""
+
+    @property
+    def from_record(self) -> bool:
+        """Whether its rows are made from records."""
+        return bool(self.topics)
 
 
 _definitions: ContextVar[Definitions | None] = ContextVar("definitions", default=None)

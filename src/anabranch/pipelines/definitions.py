@@ -68,7 +68,7 @@ def read_topic(
         "kafka.isolation.level": "read_committed",
     }
     if check is not None:
-        check.from_record = True
+        check.topics += [name.strip() for name in topic.split(",")]
         given["includeHeaders"] = "true"
     if schema == REGISTRY:
         given |= {
@@ -196,15 +196,25 @@ def _define(decorated: Query, name: str, dead_letters: str | None, arguments: Ma
     inner: Query = getattr(decorated, "query", decorated)
     expectations = checked(getattr(decorated, "expectations", ()))
     short = name.rsplit(".", 1)[-1]
+    letters_to = dead_letters or f"{short}-dead-letters"
+
+    def rows_of(check: context.Checking) -> "DataFrame":
+        rows = inner()
+        if letters_to in check.topics:
+            raise Invalid(
+                f"the dead letters of {name} go to {letters_to}, which it reads: they would come back for "
+                "ever. Name another topic with dead_letters"
+            )
+        return _steady(rows, expectations)
 
     def passing() -> "DataFrame":
-        with context.checking():
-            rows = _steady(inner(), expectations)
+        with context.checking() as check:
+            rows = rows_of(check)
         return rows.where(passes(expectations)).drop(RECORD)
 
     def failing() -> "DataFrame":
         with context.checking() as check:
-            rows = _steady(inner(), expectations).where(f"not ({passes(expectations)})")
+            rows = rows_of(check).where(f"not ({passes(expectations)})")
         columns = dead_letter_columns(short, reasons(expectations), from_record=check.from_record)
         letters = rows.selectExpr(*columns)
         for unreadable in check.unreadable:
@@ -215,7 +225,7 @@ def _define(decorated: Query, name: str, dead_letters: str | None, arguments: Ma
 
     dp.table(name=name, **arguments)(passing)
     sink = f"{short}_dead_letters"
-    _sink(sink, dead_letters or f"{short}-dead-letters", context.DEAD_LETTERS, {})
+    _sink(sink, letters_to, context.DEAD_LETTERS, {})
     with _record_is_kept(short):
         dp.append_flow(target=sink, name=sink)(failing)
 
