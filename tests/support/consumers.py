@@ -91,6 +91,7 @@ class World:
         if self.loses_writes and effects.records:
             self.answers.update(effects.otherwise)
             return
+        assert effects.encoded is None, "members commit few offsets here"
         for record in effects.records:
             self.log.append(record)
             self.shard.replay(record.key, record.value)

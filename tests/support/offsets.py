@@ -9,16 +9,20 @@
 of the topic would.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
-from anabranch.groups.effects import Answer, Effects, Producer
+from anabranch.groups.effects import Answer, Effects, KeyValue, Producer
 from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings
+from anabranch.groups.runtime import batch_of
 from anabranch.groups.shard import GroupShard
+from anabranch.records.batch import split_batches
+from anabranch.records.record import iter_records, payload_of
 from anabranch.wire.kafka.offset_commit import OffsetColumns
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.classic import NoTopics
@@ -132,7 +136,7 @@ class ShardOnAList:
 
     def carry_out(self, effects: Effects) -> Answer | None:
         producer_id = -1 if effects.producer is None else effects.producer.producer_id
-        lines = [Line(record.key, record.value, producer_id) for record in effects.records]
+        lines = [Line(record.key, record.value, producer_id) for record in records_of(effects)]
         if effects.replay is None:
             for line in lines:
                 self._write(line)
@@ -158,6 +162,19 @@ class ShardOnAList:
             self.shard.replay_pending(line.producer_id, line.key, line.value)
         else:
             self.shard.replay(line.key, line.value)
+
+
+def records_of(effects: Effects) -> Sequence[KeyValue]:
+    """The records, those that are encoded already read again."""
+    if effects.encoded is None:
+        return effects.records
+    ((header, whole),) = split_batches(batch_of(effects, START_MS))
+    read = [
+        KeyValue(bytes(record.key or b""), record.value)
+        for record in iter_records(header, payload_of(header, whole, 1 << 20))
+    ]
+    assert len(read) == header.count == effects.encoded.count
+    return read
 
 
 def in_columns(*offsets: tuple[int, int], metadata: str | None = "") -> OffsetColumns:

@@ -7,76 +7,83 @@ are written all at once, and what they share is worked out once:
     offsets     71  68  93 ..  ─┬> values   that differ in these two alone
     epochs       4   4   4 ..  ─┘
 
-Others are written one by one.  Metadata that is too long is refused, the rest of the commit is not.
+Others, and few, are written one by one.  Metadata that is too long is refused, the rest of a commit is not.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from itertools import count, repeat
-from typing import NamedTuple
 
 from anabranch.groups.committing import Commit, TopicCommit
-from anabranch.groups.effects import Answer, Effects, KeyValue
+from anabranch.groups.effects import Answer, Effects, Encoded, KeyValue
 from anabranch.groups.fields import INT32
 from anabranch.groups.pending_offsets import Numbered
 from anabranch.groups.records import (
+    alike_offset_keys,
+    alike_offsets,
     offset_key_prefix,
-    write_bare_offsets,
     write_offset_fields,
-    write_offset_keys,
 )
+from anabranch.records.builder import encode_alike
 from anabranch.wire.kafka.schema import ErrorCode
 
-_MANY = 4  # fewer are less work one by one
+_MANY = 4  # a topic; fewer are less work one by one
 _key_value = partial(tuple.__new__, KeyValue)  # `_make` without its frame
 _numbered = partial(tuple.__new__, Numbered)
 
-
-class Terms(NamedTuple):
-    """What holds for all of a commit."""
-
-    first: int
-    """The number of its first record in the order of the log."""
-    now_ms: int
-    expires_ms: int
-    """-1 if its offsets have no retention of their own."""
-    metadata_max: int
-
+Terms = tuple[int, int, int, int]
+"""What holds for all of a commit: the number of its first record in the order of the log, the time, when its
+offsets expire (-1 if they have no retention of their own), how long their metadata may be."""
 
 Written = tuple[str, Sequence[int], Sequence[Numbered]]
 """A topic, partitions of it, and what is to be kept of their offsets, in the order of the records."""
 
+Outcome = tuple[Answer, list[Written], Encoded | None]
+"""The answer, what is written, and its records unless they are in the effects."""
 
-def write_commit(request: Commit, terms: Terms, effects: Effects) -> tuple[Answer, list[Written]]:
-    """The answer, and what is written."""
+
+def write_commit(request: Commit, terms: Terms, effects: Effects) -> Outcome:
+    """Records that are not given back are put into `effects`, which has no others."""
     assert not effects.records, "the numbers of records are counted from the first one"
+    topics = request.topics
+    size = 0
+    for topic in topics:
+        size += len(topic.offsets.partitions)
+    if size >= _MANY * len(topics) > 0 and terms[2] < 0 and _are_bare(topics):
+        return _at_once(request, terms)
     answers = []
     written = []
-    for topic in request.topics:
-        offsets = topic.offsets
-        if len(offsets.partitions) < _MANY or terms.expires_ms >= 0 or any(offsets.metadata):
-            codes, kept = _one_by_one(request.group_id, topic, terms, effects)
-        else:
-            codes, kept = _at_once(request.group_id, topic, terms, effects)
+    for topic in topics:
+        codes, kept = _one_by_one(request.group_id, topic, terms, effects)
         answers.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": codes})
         if kept[1]:
             written.append(kept)
-    return {"topics": answers}, written
+    return {"topics": answers}, written, None
 
 
-def _at_once(
-    group_id: str, topic: TopicCommit, terms: Terms, effects: Effects
-) -> tuple[list[Answer], Written]:
+def _are_bare(topics: Sequence[TopicCommit]) -> bool:
+    """Nothing is said about any offset."""
+    return not any(any(topic.offsets.metadata) for topic in topics)
+
+
+def _at_once(request: Commit, terms: Terms) -> Outcome:
     """Of offsets with no metadata, nor a retention."""
-    name, topic_id, (partitions, offsets, leader_epochs, _) = topic
-    numbers = count(terms.first + len(effects.records))
-    shared = repeat(""), repeat(terms.now_ms), repeat(-1), repeat(topic_id)
-    kept = list(map(_numbered, zip(offsets, leader_epochs, *shared, numbers, strict=False)))
-    keys = write_offset_keys(group_id, name, partitions)
-    values = write_bare_offsets(offsets, leader_epochs, terms.now_ms, topic_id)
-    effects.records += map(_key_value, zip(keys, values, strict=True))
-    codes = [{"partition_index": index, "error_code": ErrorCode.none} for index in partitions]
-    return codes, (name, partitions, kept)
+    first_number, now_ms, _, _ = terms
+    answers = []
+    written: list[Written] = []
+    records: list[bytes] = []
+    for name, topic_id, (partitions, offsets, leader_epochs, _) in request.topics:
+        first = len(records)
+        shared = repeat(""), repeat(now_ms), repeat(-1), repeat(topic_id)
+        numbers = count(first_number + first)
+        kept = list(map(_numbered, zip(offsets, leader_epochs, *shared, numbers, strict=False)))
+        if kept:
+            written.append((name, partitions, kept))
+        keys = alike_offset_keys(request.group_id, name, partitions)
+        records += encode_alike(first, keys, alike_offsets(offsets, leader_epochs, now_ms, topic_id))
+        codes = [{"partition_index": index, "error_code": ErrorCode.none} for index in partitions]
+        answers.append({"name": name, "topic_id": topic_id, "partitions": codes})
+    return {"topics": answers}, written, Encoded(len(records), records)
 
 
 def _one_by_one(

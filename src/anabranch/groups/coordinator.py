@@ -114,6 +114,7 @@ class GroupCoordinator:
         self._topic.close()
 
 
+@lru_cache(512)
 def partition_for(key: str, partitions: int) -> int:
     """The partition of an internal topic that `key` belongs to: the absolute value of Java's hash of it.
 
@@ -123,7 +124,6 @@ def partition_for(key: str, partitions: int) -> int:
     return absolute % partitions if absolute < 1 << 31 else 0
 
 
-@lru_cache(512)
 def java_hash(text: str) -> int:
     """`String.hashCode`, which goes over UTF-16 units; its 32 bits, unsigned."""
     units = text.encode("utf-16-be", "surrogatepass")

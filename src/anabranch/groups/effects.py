@@ -8,8 +8,9 @@ find again; it says what should be written, and the state follows when that is i
                                   └─ timers
 
 `Shard.replay` applies a record, live and after a restart alike, so what was rebuilt is what was.  (Where
-records are many, whoever writes them may say what replaying them comes to: `replayed_by`.)  What
-a restart may forget (who waits for a join, when a member was last heard of) is changed in `then`.
+records are many, whoever writes them may say what replaying them comes to: `replayed_by`; and may have them
+encoded already: `write_encoded`.)  What a restart may forget (who waits for a join, when a member was last
+heard of) is changed in `then`.
 
 A token stands for a request that waits for its answer.  Any decision may answer any token.
 
@@ -17,7 +18,7 @@ Records may belong to a producer's transaction (`within`).  They are replayed as
 nothing until `transaction_ended` says what became of it.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 Answer = dict[str, Any]
@@ -38,8 +39,15 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class Encoded(NamedTuple):
+    """So many records as they lie in a batch."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
+    parts: Sequence[bytes]
+
+
 class Effects:
-    __slots__ = ("otherwise", "producer", "records", "replay", "replies", "then", "timers")
+    __slots__ = ("encoded", "otherwise", "producer", "records", "replay", "replies", "then", "timers")
 
     def __init__(self) -> None:
         self.records: list[KeyValue] = []
@@ -49,9 +57,15 @@ class Effects:
         self.timers: dict[Hashable, int | None] = {}
         self.producer: Producer | None = None
         self.replay: Callable[[], None] | None = None
+        self.encoded: Encoded | None = None
 
     def write(self, key: bytes, value: bytes | None) -> None:
         self.records.append(KeyValue(key, value))
+
+    def write_encoded(self, encoded: Encoded, change: Callable[[], None]) -> None:
+        """Write these instead of `records`; `change` does what replaying them would."""
+        self.encoded = encoded
+        self.replay = change
 
     def replayed_by(self, change: Callable[[], None]) -> None:
         """`change` does what replaying all of these records would, without reading them again."""

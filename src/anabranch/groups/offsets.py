@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from anabranch.groups.commit_records import Terms, Written, write_commit
+from anabranch.groups.commit_records import Outcome, Written, write_commit
 from anabranch.groups.committing import BROKERS_RETENTION, Commit, may_commit, refused
 from anabranch.groups.effects import Answer, Effects, KeyValue, Producer, Token
 from anabranch.groups.group import Group, GroupKind
@@ -113,9 +113,11 @@ class CommittedOffsets:
         expires_ms = -1
         if request.retention_ms != BROKERS_RETENTION:
             expires_ms = now_ms + request.retention_ms
-        answer, written = self._write(request, effects, now_ms, expires_ms)
+        answer, written, encoded = self._write(request, effects, now_ms, expires_ms)
         effects.reply(token, answer)
-        if written and expires_ms < 0:  # else the record has less in it than what was committed
+        if encoded is not None:
+            effects.write_encoded(encoded, lambda: self._put_all(request.group_id, written))
+        elif written and expires_ms < 0:  # else the record has less in it than what was committed
             effects.replayed_by(lambda: self._put_all(request.group_id, written))
         if group is not None:
             member_id = request.member_id
@@ -132,8 +134,10 @@ class CommittedOffsets:
             effects.reply(token, refused(request.topics, code))
             return effects
         effects.within(producer)
-        answer, _ = self._write(request, effects, now_ms, -1)
+        answer, written, encoded = self._write(request, effects, now_ms, -1)
         effects.reply(token, answer)
+        if encoded is not None:
+            effects.write_encoded(encoded, lambda: self._pend_all(producer, request.group_id, written))
         return effects
 
     def delete(self, group_id: str, topics: Sequence[TopicPartitions], token: Token, now_ms: int) -> Effects:
@@ -244,12 +248,10 @@ class CommittedOffsets:
                 return ErrorCode.unknown_member_id  # as of a group whose members are others
         return may_commit(self._groups.get(request.group_id), request, transactional=transactional)
 
-    def _write(
-        self, request: Commit, effects: Effects, now_ms: int, expires_ms: int
-    ) -> tuple[Answer, list[Written]]:
+    def _write(self, request: Commit, effects: Effects, now_ms: int, expires_ms: int) -> Outcome:
         # Nothing is replayed between a decision and its own records, so their numbers are known.
         metadata_max = self._around.config().metadata_max_bytes
-        return write_commit(request, Terms(self._replayed + 1, now_ms, expires_ms, metadata_max), effects)
+        return write_commit(request, (self._replayed + 1, now_ms, expires_ms, metadata_max), effects)
 
     def _put_all(self, group_id: str, written: Sequence[Written]) -> None:
         """What replaying them would do."""
@@ -264,6 +266,14 @@ class CommittedOffsets:
                 offsets[index] = offset
                 if is_open or (before is not None and offset.offset < before.offset):
                     subscriptions.moved(OffsetKey(group_id, topic, index), offset.value)
+            self._replayed += len(kept)
+
+    def _pend_all(self, producer: Producer, group_id: str, written: Sequence[Written]) -> None:
+        """As `_put_all`, of records in a transaction."""
+        self._know(group_id)
+        for topic, partitions, kept in written:
+            for index, offset in zip(partitions, kept, strict=True):
+                self._pending.put(producer.producer_id, OffsetKey(group_id, topic, index), offset)
             self._replayed += len(kept)
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:

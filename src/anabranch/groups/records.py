@@ -10,10 +10,8 @@ at version 3.  Read at every version, since a topic may be older than its broker
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import repeat
-from operator import add
 from typing import NamedTuple
 from uuid import UUID
 
@@ -27,6 +25,7 @@ from anabranch.groups.fields import (
     compact_string,
     string,
 )
+from anabranch.records.builder import Alike
 
 OFFSET_KEYS = frozenset((0, 1))
 GROUP_KEY = 2
@@ -96,11 +95,6 @@ def write_offset_key(key: OffsetKey) -> bytes:
     return offset_key_prefix(key.group_id, key.topic) + INT32.pack(key.partition)
 
 
-def write_offset_keys(group_id: str, topic: str, partitions: Iterable[int]) -> Iterator[bytes]:
-    """The keys of many partitions of a topic."""
-    return map(add, repeat(offset_key_prefix(group_id, topic)), map(INT32.pack, partitions))
-
-
 def read_offset_key(data: bytes) -> OffsetKey:
     try:
         (partition,) = INT32.unpack_from(data, len(data) - INT32.size)
@@ -136,12 +130,17 @@ def write_offset_fields(
     )
 
 
-def write_bare_offsets(
-    offsets: Iterable[int], leader_epochs: Iterable[int], committed_ms: int, topic_id: UUID | None
-) -> Iterator[bytes]:
-    """`write_offset` of many that were committed together, without metadata or a retention of their own."""
+def alike_offset_keys(group_id: str, topic: str, partitions: Sequence[int]) -> Alike:
+    """The keys of many partitions of a topic."""
+    return Alike(offset_key_prefix(group_id, topic), "i", (partitions,))
+
+
+def alike_offsets(
+    offsets: Sequence[int], leader_epochs: Sequence[int], committed_ms: int, topic_id: UUID | None
+) -> Alike:
+    """Many that were committed together, without metadata or a retention of their own."""
     rest = _NOTHING_SAID + INT64.pack(committed_ms) + _topic_id_tags(topic_id)
-    return map(add, map(_OFFSET_V4.pack, repeat(4), offsets, leader_epochs), repeat(rest))
+    return Alike(_V4, "qi", (offsets, leader_epochs), rest)
 
 
 @lru_cache(1024)

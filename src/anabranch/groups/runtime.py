@@ -39,7 +39,7 @@ from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.records.batch import BatchHeader, split_batches
-from anabranch.records.builder import build_keyed
+from anabranch.records.builder import build_keyed, seal_keyed
 from anabranch.records.control import Marker, read_marker
 from anabranch.records.record import Record, iter_records, payload_of
 
@@ -49,6 +49,7 @@ _unreadable = Seldom(log, 10.0)
 S = TypeVar("S", bound=Shard)
 Decide = Callable[[S, Token, int], Effects]
 
+_NO_PRODUCER = Producer(-1, -1)
 _READ_BYTES = 128 << 10  # some 30 ms of replaying, between which others have their turn
 _UNPACKED_BYTES = 64 << 20
 _PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
@@ -233,12 +234,12 @@ class Runtime(Generic[S]):
         """Of what was decided at `now_ms`."""
         for timer, time_ms in effects.timers.items():
             self._set(served, timer, time_ms)
-        if not effects.records:
+        if not effects.records and effects.encoded is None:
             _apply(served, effects)
             _answer(effects.replies)
             return
         try:
-            appended = served.partition.append_own(memoryview(_batch(effects, now_ms)))
+            appended = served.partition.append_own(memoryview(batch_of(effects, now_ms)))
         except (AnabranchError, OSError) as error:
             self._lost(effects, error)
             return
@@ -304,13 +305,14 @@ def _replay_record(shard: Shard, header: BatchHeader, record: Record) -> None:
         shard.replay(record.key, record.value)
 
 
-def _batch(effects: Effects, now_ms: int) -> bytearray:
-    producer = effects.producer
-    if producer is None:
-        return build_keyed(effects.records, now_ms)
-    return build_keyed(
-        effects.records, now_ms, producer_id=producer.producer_id, producer_epoch=producer.epoch
-    )
+def batch_of(effects: Effects, now_ms: int) -> bytearray:
+    """The records that were decided at `now_ms`, of which there are some."""
+    producer_id, producer_epoch = effects.producer or _NO_PRODUCER
+    if effects.encoded is None:
+        return build_keyed(effects.records, now_ms, producer_id=producer_id, producer_epoch=producer_epoch)
+    assert not effects.records, "records are encoded or not, else nobody knows their order"
+    count, parts = effects.encoded
+    return seal_keyed(parts, count, now_ms, producer_id, producer_epoch)
 
 
 def _apply(served: _Served[S], effects: Effects) -> None:

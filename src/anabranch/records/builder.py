@@ -2,6 +2,7 @@
 
     build_batch   from records: control batches, translation, tests
     build_keyed   from keys and values of one time: what coordinators write, often and many at once
+    encode_alike  many of those that differ in a few numbers; `seal_keyed` makes a batch of them
     retain        a stored batch less the records that compaction drops
     empty_batch   what is left of a batch when it drops them all but its producer is still known
     recompress    the same records under another codec, when a topic's compression.type says so
@@ -13,8 +14,10 @@ a delete horizon is set: it takes the place of the base timestamp, and every del
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import repeat
+from typing import NamedTuple
 
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import TooLarge
@@ -112,7 +115,7 @@ def build_keyed(
     producer_epoch: int = -1,
 ) -> bytearray:
     """`build_batch` of records with a key and no headers, from offset 0; a producer's in its transaction."""
-    parts = [bytes(HEADER_SIZE)]
+    parts: list[bytes] = []
     place_bytes = key_bytes = value_bytes = -2
     start = key_size = value_size = b""
     for delta, (key, value) in enumerate(records):
@@ -126,16 +129,85 @@ def build_keyed(
             value_bytes = -1 if value is None else len(value)
             start, key_size, value_size = _sizes(place_bytes, key_bytes, value_bytes)
         parts += (start, place, key_size, key, value_size, value or b"", _NO_HEADERS)
-    batch = bytearray().join(parts)
+    return seal_keyed(parts, len(records), timestamp_ms, producer_id, producer_epoch)
+
+
+def seal_keyed(
+    parts: Iterable[bytes],
+    count: int,
+    timestamp_ms: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> bytearray:
+    """The batch of `count` records that `parts` are, as `build_keyed` and `encode_alike` write them."""
+    batch = bytearray(HEADER_SIZE)
+    batch += b"".join(parts)
     length = len(batch) - OVERHEAD
     if length > _MAX_LENGTH:
         raise TooLarge(f"a batch of {length} bytes does not fit its length field")
     attributes = 0 if producer_id < 0 else TRANSACTIONAL
-    count = len(records)
     fields = (attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, -1, count)
     HEADER.pack_into(batch, 0, 0, length, -1, MAGIC, 0, *fields)
     _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
     return batch
+
+
+class Alike(NamedTuple):
+    """Keys, or values, that differ in some numbers alone, which stand side by side."""
+
+    before: bytes
+    codes: str
+    """What `struct` calls the numbers."""
+    columns: tuple[Sequence[int], ...]
+    after: bytes = b""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.before) + struct.calcsize(">" + self.codes) + len(self.after)
+
+
+def encode_alike(first: int, keys: Alike, values: Alike) -> list[bytes]:
+    """Records of such keys and values, from offset `first` of a batch on."""
+    records: list[bytes] = []
+    total = first + len(keys.columns[0])
+    end = first
+    while end < total:
+        start, end = end, min(total, _longer_from(end))
+        places = VARINTS[start:end] if end <= _SHORT else list(map(varint, range(start, end)))
+        head, key_size, value_size = _sizes(len(places[0]), keys.size_bytes, values.size_bytes)
+        before = key_size + keys.before
+        between = keys.after + value_size + values.before
+        after = values.after + _NO_HEADERS
+        sizes = (len(head), len(places[0]), len(before), len(between), len(after))
+        pack = _layout(sizes, keys.codes, values.codes).pack
+        run = slice(start - first, end - first)
+        key_numbers = [column[run] for column in keys.columns]
+        value_numbers = [column[run] for column in values.columns]
+        records += map(
+            pack,
+            repeat(head),
+            places,
+            repeat(before),
+            *key_numbers,
+            repeat(between),
+            *value_numbers,
+            repeat(after),
+        )
+    return records
+
+
+def _longer_from(delta: int) -> int:
+    """The next offset delta after `delta` that takes a byte more than it."""
+    longer = 64
+    while longer <= delta:
+        longer <<= 7
+    return longer
+
+
+@lru_cache(64)
+def _layout(sizes: tuple[int, int, int, int, int], key_codes: str, value_codes: str) -> struct.Struct:
+    head, place, before, between, after = sizes
+    return struct.Struct(f">{head}s{place}s{before}s{key_codes}{between}s{value_codes}{after}s")
 
 
 @lru_cache(256)

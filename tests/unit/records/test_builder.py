@@ -1,5 +1,6 @@
 """Batches we make: every field where it belongs, and rewriting changes only what it must."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -9,7 +10,16 @@ from hypothesis import strategies as st
 from anabranch.base.errors import Corrupt, InvalidConfig, TooLarge, UnsupportedForFormat
 from anabranch.records import batch as layout
 from anabranch.records.batch import BatchHeader, crc_of, read_header, split_batches
-from anabranch.records.builder import build_batch, build_keyed, empty_batch, recompress, retain
+from anabranch.records.builder import (
+    Alike,
+    build_batch,
+    build_keyed,
+    empty_batch,
+    encode_alike,
+    recompress,
+    retain,
+    seal_keyed,
+)
 from anabranch.records.compression import GZIP, LZ4, NAMES, NONE, ZSTD
 from anabranch.records.record import Record, check_records, iter_records, iter_spans, payload_of
 from tests.unit.records.strategies import CODECS, FIELDS, INT64, LIMIT_BYTES, record_lists, seeded
@@ -212,3 +222,34 @@ def test_keys_and_values_of_one_time_are_a_batch_like_any_other(
     assert build_keyed(pairs, time_ms, producer_id=producer_id, producer_epoch=epoch) == build_batch(
         records, producer_id=producer_id, producer_epoch=epoch, transactional=has_producer
     )
+
+
+INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
+NUMBERS = st.lists(st.tuples(INT32, INT64), min_size=1, max_size=4)
+TEXTS = st.binary(max_size=300)
+
+
+@seeded(100)
+@given(NUMBERS, NUMBERS, st.tuples(TEXTS, TEXTS, TEXTS, TEXTS), st.sampled_from([1, 63, 64, 65, 600, 8192]))
+def test_records_that_are_alike_are_what_they_are_one_by_one(
+    some: list[tuple[int, int]], others: list[tuple[int, int]], texts: tuple[bytes, ...], size: int
+) -> None:
+    numbers = (some * size)[:size]
+    before, between, after, tail = texts
+    pairs = []
+    parts: list[bytes] = []
+    for run in (numbers, others):
+        indexes, offsets = [index for index, _ in run], [offset for _, offset in run]
+        keys = Alike(before, "i", (indexes,), between)
+        values = Alike(after, "qi", (offsets, indexes), tail)
+        parts += encode_alike(len(parts), keys, values)
+        pairs += [
+            (before + struct.pack(">i", index) + between, after + struct.pack(">qi", offset, index) + tail)
+            for index, offset in run
+        ]
+    assert len(parts) == len(pairs)
+    assert seal_keyed(parts, len(parts), 9) == build_keyed(pairs, 9)
+
+
+def test_of_no_records_that_are_alike_there_are_none() -> None:
+    assert encode_alike(5, Alike(b"k", "i", ([],)), Alike(b"v", "i", ([],))) == []

@@ -89,8 +89,8 @@ def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[T
             continue
         there = asked.partitions
         end = len(topic.partitions)
-        is_there = [0 <= index < end for index in there.partitions]
-        if not all(is_there):
+        if there.partitions and (min(there.partitions) < 0 or max(there.partitions) >= end):
+            is_there = [0 <= index < end for index in there.partitions]
             missing = there.only([not found for found in is_there])
             there = there.only(is_there)
             absent = TopicCommit(name, topic.id, missing)

@@ -138,6 +138,23 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
             assert await committed(broker, group) == {("orders", i): (i * 3, "m") for i in range(20)}
 
 
+async def test_many_offsets_of_topics_are_there_after_a_restart(tmp_path: Path) -> None:
+    topics = {"orders": 130, "bills": 3, "parcels": 70}
+    asked = [(name, [part(i, i * 3, "") for i in range(size)]) for name, size in topics.items()]
+    meant = {(name, i): (i * 3, "") for name, size in topics.items() for i in range(size)}
+    async with open_broker(tmp_path) as broker:
+        for name, size in topics.items():
+            await broker.create(name, size)
+        codes = await commit(broker, 9, *asked)
+        assert codes == {name: [(i, 0) for i in range(size)] for name, size in topics.items()}
+        assert await committed(broker) == meant
+        assert await commit(broker, 9, ("bills", [part(i, 1, "") for i in range(-1, 5)])) == {
+            "bills": [(-1, 3), (3, 3), (4, 3), (0, 0), (1, 0), (2, 0)]
+        }
+    async with open_broker(tmp_path) as broker:
+        assert await committed(broker) == meant | {("bills", i): (1, "") for i in range(3)}
+
+
 async def test_a_deleted_topic_takes_its_offsets_along(broker: WholeBroker) -> None:
     await broker.create("orders")
     await broker.create("bills")
