@@ -30,7 +30,8 @@ from typing import NamedTuple
 import msgspec
 
 from anabranch.base.errors import AnabranchError, Fenced, NotFound, Unavailable
-from anabranch.pipelines.tables.copying import Copy, Done, Merge, failed
+from anabranch.pipelines.tables.copying import Copy, Done, Merge
+from anabranch.pipelines.tables.dividing import done_in_parts
 from anabranch.pipelines.tables.patience import Patience
 from anabranch.pipelines.tables.progress import Progress
 from anabranch.pipelines.tables.upkeep import Upkeep
@@ -94,7 +95,7 @@ class Maintainer:
         self._most_offsets = most_offsets
         self._roots = roots
         self._how = Fetching(Settings(bootstrap, "anabranch-tables"), committed=True)
-        self._upkeep = Upkeep(lambda work: self._run(work, self._how))
+        self._upkeep = Upkeep(lambda work: done_in_parts(lambda some: self._run(some, self._how), work))
         self._patience = Patience()
         self._progress = Progress()
         self._said: dict[str, str] = {}
@@ -145,19 +146,9 @@ class Maintainer:
         )
 
     def _copied(self, plans: Sequence[Plan]) -> list[Done]:
-        """What came of all copies.  If Spark gives up on them, those of each table are tried alone."""
-        work = {plan.settings.topic: self._copies(plan) for plan in plans}
-        try:
-            return self._run([copy for copies in work.values() for copy in copies], self._how)
-        except Unavailable as error:
-            _log.warning("tables are copied one by one: %s", error)
-        done = []
-        for copies in work.values():
-            try:
-                done += self._run(copies, self._how)
-            except Unavailable as error:
-                done += [failed(copy, str(error)) for copy in copies]
-        return done
+        """What came of all copies."""
+        work = [copy for plan in plans for copy in self._copies(plan)]
+        return done_in_parts(lambda some: self._run(some, self._how), work)
 
     def _copies(self, plan: Plan) -> list[Copy]:
         return [msgspec.structs.replace(copy, registry=self._registry) for copy in plan.copies]

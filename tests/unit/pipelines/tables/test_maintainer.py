@@ -204,16 +204,18 @@ def test_a_partition_that_was_cut_does_not_stop_the_others(logs: Logs, tmp_path:
     assert table_in(tmp_path / "table").covered == {0: Span(0, 10), 1: Span(0, 20)}
 
 
-def test_if_spark_gives_up_tables_are_tried_alone(logs: Logs, tmp_path: Path) -> None:
+def test_if_spark_gives_up_on_a_partition_the_others_go_on(logs: Logs, tmp_path: Path) -> None:
     def run(work: Work, how: Fetching) -> list[Done]:
-        if any(isinstance(one, Copy) and one.topic == "bad" for one in work):
+        if any(isinstance(one, Copy) and (one.topic, one.partition) == ("bad", 1) for one in work):
             raise Unavailable("Spark gave up")
         return copied(work, how)
 
-    logs.add("bad", tmp_path / "bad", 10)
+    logs.add("bad", tmp_path / "bad", 10, 10, 10)
     logs.add("good", tmp_path / "good", 10)
     found = maintained(run).round()
-    assert (found.rows, list(found.problems)) == (10, ["bad"])
+    assert found.rows == 30
+    assert found.problems == {"bad": "partition 1 could not be copied: Spark gave up"}
+    assert sorted(table_in(tmp_path / "bad").covered) == [0, 2]
 
 
 def test_a_damaged_table_is_its_own_problem(logs: Logs, tmp_path: Path) -> None:
