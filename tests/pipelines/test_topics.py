@@ -24,6 +24,16 @@ def test_only_what_is_written_is_made(broker: BrokerProcess) -> None:
         check_topics(broker.bootstrap, uses)
 
 
+def test_a_topic_that_another_run_makes_meanwhile_is_there(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Topics(broker.bootstrap).create()
+    monkeypatch.setattr("anabranch.pipelines.topics.missing", lambda bootstrap, uses: list(uses))
+    create_sinks(broker.bootstrap, [TopicUse(there, SINK)])
+    with pytest.raises(Unavailable, match=r"the topic no/topic cannot be made"):
+        create_sinks(broker.bootstrap, [TopicUse("no/topic", SINK)])
+
+
 def test_how_far_flows_are_behind(broker: BrokerProcess) -> None:
     topics = Topics(broker.bootstrap)
     name = topics.create(2)

@@ -31,17 +31,18 @@ def missing(bootstrap: str, uses: Iterable[TopicUse]) -> list[TopicUse]:
 
 def create_sinks(bootstrap: str, uses: Iterable[TopicUse]) -> list[str]:
     """Makes the topics that are written and are not there, as the broker makes topics by default."""
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     names = sorted({use.topic for use in missing(bootstrap, uses) if use.role != SOURCE})
     if names:
         admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "anabranch-pipeline"})
-        try:
-            for made in admin.create_topics([NewTopic(name) for name in names]).values():
+        for name, made in admin.create_topics([NewTopic(name) for name in names]).items():
+            try:
                 made.result(_ANSWER_S)
-        except KafkaException as error:
-            raise Unavailable(f"topics cannot be made: {error.args[0].str()}") from error
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another run was quicker
+                    raise Unavailable(f"the topic {name} cannot be made: {error.args[0].str()}") from error
     return names
 
 
