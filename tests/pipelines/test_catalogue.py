@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.base.errors import Corrupt, NotFound
+from anabranch.base.errors import Conflict, Corrupt, NotFound
 from anabranch.pipelines.catalogue import Catalogue
 from anabranch.pipelines.project import Project, create
 
@@ -101,6 +101,19 @@ def test_whoever_dies_in_between_loses_nothing(project: Project) -> None:
     spark = driver(project)
     Catalogue(spark, project).restore(())
     assert (folder(project, "orders") / "part-0.parquet").read_text() == "orders"
+
+
+def test_rows_that_stand_aside_are_not_put_over_others(project: Project) -> None:
+    first_run(project)
+    dying = driver(project)
+    dying.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        Catalogue(dying, project).restore(())
+    folder(project, "orders").mkdir()
+    (folder(project, "orders") / "part-1.parquet").write_text("of another run")
+    with pytest.raises(Conflict, match=r"orders has something in it, and so has .*\.orders\.aside"):
+        Catalogue(driver(project), project).restore(())
+    assert (folder(project, ".orders.aside") / "part-0.parquet").read_text() == "orders"
 
 
 def test_a_folder_that_is_gone_is_not_an_empty_table(project: Project) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from anabranch.base.errors import Corrupt, NotFound
+from anabranch.base.errors import Conflict, Corrupt, NotFound
 from anabranch.pipelines.project import Project, read_json, write_whole
 
 _NOTES = "tables.json"
@@ -166,6 +166,12 @@ def _aside(folder: Path) -> Path:
 def _put_back(folder: Path) -> None:
     aside = _aside(folder)
     if aside.exists():
-        if folder.exists():
-            folder.rmdir()  # what Spark has made for the table, with nothing in it
+        try:
+            if folder.exists():
+                folder.rmdir()  # what Spark has made for the table, with nothing in it
+        except OSError as error:
+            raise Conflict(
+                f"{folder} has something in it, and so has {aside}, where a run that was killed has put the "
+                "table's rows: look which of them is the table, and move the other one away"
+            ) from error
         aside.rename(folder)
