@@ -1,4 +1,4 @@
-"""JSON into columns: each value checked against its shape, a microsecond or so, then all of them to Arrow at
+"""JSON into columns: each value checked against its shape, a microsecond or so, then many of them to Arrow at
 once."""
 
 from collections.abc import Callable
@@ -8,25 +8,18 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.spark.values.json_types import Shape
-from anabranch.spark.values.to_column import column_of
+from anabranch.spark.values.to_column import read_each
+
+_REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def reader_of(shape: Shape) -> Callable[[pa.BinaryArray], tuple[pa.Array, dict[int, str]]]:
     """What reads values of that shape: their column, and by row what is wrong with those that are none."""
-    decoder = msgspec.json.Decoder(shape.checked)
+    decode = msgspec.json.Decoder(shape.checked).decode
     change = shape.to_arrow
 
-    def read(values: pa.BinaryArray) -> tuple[pa.Array, dict[int, str]]:
-        found: list[Any] = []
-        reasons: dict[int, str] = {}
-        add, decode = found.append, decoder.decode
-        for row, value in enumerate(values.to_pylist()):
-            try:
-                one = decode(value)
-                add(one if change is None or one is None else change(one))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                reasons[row] = str(error)
-                add(None)
-        return column_of(found, shape.type, reasons), reasons
+    def changed(value: bytes) -> Any:
+        one = decode(value)
+        return one if one is None else change(one)  # type: ignore[misc]
 
-    return read
+    return lambda values: read_each(values, decode if change is None else changed, _REFUSALS, shape.type)

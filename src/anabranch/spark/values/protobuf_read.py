@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError, Message
 from anabranch.base.errors import Invalid
 from anabranch.schemas.protobuf import parse, well_known
 from anabranch.spark.values.avro_types import TIMESTAMP, Room, list_of, map_of
-from anabranch.spark.values.to_column import column_of
+from anabranch.spark.values.to_column import read_each
 
 _F = FieldDescriptor
 _UNSIGNED_LONG = pa.decimal128(20, 0)
@@ -124,19 +124,8 @@ def reader_of(message: Descriptor) -> Callable[[pa.BinaryArray], tuple[pa.Array,
     kind = message_factory.GetMessageClass(message)
     type = arrow_type(message)
     get = _getter(message)
-
-    def read(values: pa.BinaryArray) -> tuple[pa.Array, dict[int, str]]:
-        found: list[Any] = []
-        reasons: dict[int, str] = {}
-        for row, value in enumerate(values.to_pylist()):
-            try:
-                found.append(get(kind.FromString(value)))
-            except (DecodeError, OverflowError) as error:
-                reasons[row] = str(error)
-                found.append(None)
-        return column_of(found, type, reasons), reasons
-
-    return read
+    refusals = (DecodeError, OverflowError)
+    return lambda values: read_each(values, lambda value: get(kind.FromString(value)), refusals, type)
 
 
 def _getter(message: Descriptor) -> _Get:

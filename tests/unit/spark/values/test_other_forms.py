@@ -11,7 +11,7 @@ import pytest
 from anabranch.base.errors import Corrupt, Invalid, NotFound
 from anabranch.spark.column_types import in_table
 from anabranch.spark.columns import of_table
-from anabranch.spark.values import protobuf_read, pulsar_types, typed
+from anabranch.spark.values import protobuf_read, pulsar_types, to_column, typed
 from anabranch.spark.values import registry as registry_module
 from anabranch.spark.values.cursor import Pieces, padded
 from anabranch.spark.values.json_read import reader_of
@@ -158,6 +158,29 @@ def test_json_that_is_too_deep_or_too_large() -> None:
     found, reasons = read(values)
     assert found.to_pylist()[:2] == [1, None]
     assert set(reasons) == {1, 2, 3, 4, 5, 6}
+
+
+def test_not_all_values_are_objects_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is wrong is told of the right one, wherever a part of them begins."""
+    parts: list[int] = []
+    real = to_column._column_of
+
+    def counted(values: list[Any], *other: Any) -> pa.Array:
+        parts.append(len(values))
+        return real(values, *other)
+
+    monkeypatch.setattr(to_column, "_column_of", counted)
+    large = json.dumps("x" * 100_000).encode()
+    values = [large, b"5", large, large, large, b"6", b'"\\ud800"', b'"y"']
+    found, reasons = reader_of(of_json_schema({"type": "string"}))(pa.array(values, pa.binary()))
+    assert parts == [4, 4]
+    assert sorted(reasons) == [1, 5, 6]
+    assert [None if one is None else len(one) for one in found.to_pylist()] == [
+        *(100_000, None, 100_000, 100_000),
+        *(100_000, None, None, 1),
+    ]
+    empty, _ = reader_of(of_json_schema({"type": "string"}))(pa.array([], pa.binary()))
+    assert (len(empty), empty.type) == (0, pa.string())
 
 
 def test_protobuf_messages_that_contain_themselves() -> None:
