@@ -20,7 +20,7 @@ from typing import Any
 from anabranch.pipelines import project, status
 from anabranch.pipelines.flows import DONE
 from demo import child
-from demo.show import Flow
+from demo.screen import Flow
 
 NAME = "shop"
 STOP_SECONDS = 60

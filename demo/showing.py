@@ -18,14 +18,14 @@ from pathlib import Path
 from rich.console import Console
 
 from demo.broker import Broker, broker
+from demo.extracts import extracts
 from demo.feed import Feed
 from demo.ledger import Ledger
 from demo.pipeline import Pipeline
 from demo.proof import prove
 from demo.results import read_results
+from demo.screen import Moment, Sending, line, show_claims, show_rows, watch
 from demo.shop import CLICKS, ORDERS, iso, morning
-from demo.show import Moment, Sending, line, show_claims, show_rows, watch
-from demo.tables import extracts
 
 BESIDES_SECONDS = 420
 """How long it may take besides the time that the shop is open: on two busy cores Spark needs minutes."""
