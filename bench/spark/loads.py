@@ -119,9 +119,10 @@ def kept_as_a_table(bench: Bench) -> Iterator[None]:
     """The topic's history in files, all of it."""
     program = [str(Path(sys.executable).with_name("anabranch")), "table"]
     where = ["--bootstrap", bench.bootstrap]
-    location = ["--location", str(bench.out.with_name("history"))]
-    subprocess.run([*program, "enable", bench.topic, *location, *where], check=True)
-    subprocess.run([*program, "run", "--once", *where], check=True)
+    history = str(bench.out.with_name("history"))
+    root = str(bench.out.parent)
+    subprocess.run([*program, "enable", bench.topic, "--location", history, *where], check=True)
+    subprocess.run([*program, "run", "--once", "--root", root, *where], check=True)
     yield
     subprocess.run([*program, "disable", bench.topic, *where], check=True)
     shutil.rmtree(bench.out.with_name("history"))

@@ -27,6 +27,7 @@ from anabranch.spark.positions import KnowsOffsets, ending, resolve, starting
 from anabranch.spark.ranges import DataLost, Range
 from anabranch.spark.reading import Layout, OffsetRanges, fetching_of
 from anabranch.spark.selection import selection_of
+from anabranch.spark.worker_process import Travels
 
 _ADVICE = 'Set the option failOnDataLoss to "false" to go on with what is there.'
 
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
         return [one for one in self.parts.in_log if one.start < self.earliest[one.partition]]
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Travels, DataSourceReader):
     def __init__(self, options: Options, layout: Layout) -> None:
         self._selection = selection_of(options)
         self._start = starting(options, streaming=False)

@@ -23,13 +23,14 @@ from anabranch.spark.cluster import Cluster
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.row_columns import check_columns
 from anabranch.spark.transactions import end_transaction, init_producer
+from anabranch.spark.worker_process import Travels
 from anabranch.spark.written import Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Travels, DataSourceArrowWriter):
     def __init__(self, how: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise Invalid("a topic cannot be overwritten; use mode append")

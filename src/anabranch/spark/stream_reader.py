@@ -39,7 +39,7 @@ from anabranch.spark.positions import from_json, resolve, starting, to_json
 from anabranch.spark.ranges import DataLost
 from anabranch.spark.reading import Layout, OffsetRanges, fetching_of
 from anabranch.spark.selection import selection_of
-from anabranch.spark.worker_process import keep_what_is_loaded
+from anabranch.spark.worker_process import Travels, keep_what_is_loaded
 
 _ADVICE = 'Set the option failOnDataLoss to "false" to go on with what is there.'
 _LONGEST_DELAY_S = 15 * 60.0
@@ -48,7 +48,7 @@ _WORTH_A_TASK = 1000
 _MOST_ROWS = (1 << 63) - 1
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Travels, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, layout: Layout) -> None:
         self._selection = selection_of(options)
         self._start = starting(options, streaming=True)

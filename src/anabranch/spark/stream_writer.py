@@ -39,7 +39,7 @@ from anabranch.spark.group_offsets import Committed, commit_offsets, committed_o
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.row_columns import check_columns
 from anabranch.spark.transactions import Transaction, end_transaction, init_producer
-from anabranch.spark.worker_process import keep_what_is_loaded
+from anabranch.spark.worker_process import Travels, keep_what_is_loaded
 from anabranch.spark.written import Written
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _QUERY = "sql.streaming.queryId"  # Spark's names, of what it tells its tasks
 _BATCH = "streaming.sql.batchId"
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Travels, DataSourceStreamArrowWriter):
     def __init__(self, how: WriteOptions, schema: StructType) -> None:
         check_columns(schema, how.topic, how.value_columns)
         self._how = how
