@@ -15,6 +15,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.spark.topic_table import topic_table
+
 PARTITIONS = 4
 LATENCY_RECORDS = 600
 LATENCY_RATE_S = 40.0
@@ -43,6 +45,7 @@ class Bench(NamedTuple):
     topic: str
     records: int
     label: str
+    size_bytes: int = 0
 
     def options(self) -> dict[str, str]:
         return {
@@ -76,8 +79,9 @@ class Load(NamedTuple):
     around: Callable[[Bench], Iterator[None]] = as_it_is
 
 
-def fill(bench: Bench, size_bytes: int) -> None:
-    """The topic, with as many records as the bench says."""
+def fill(bench: Bench) -> None:
+    """The topic, with as many records as the bench says, of its size."""
+    size_bytes = bench.size_bytes
     create(bench.bootstrap, bench.topic)
     producer = Producer(
         {"bootstrap.servers": bench.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 10**6}
@@ -113,6 +117,18 @@ def timed(bench: Bench, work: Callable[[], int]) -> Result:
 
 def count(bench: Bench, source: str) -> Result:
     return timed(bench, lambda: bench.read(source).count())
+
+
+def value_bytes(bench: Bench, source: str) -> Result:
+    """All bytes of values, added up; ours from the files as Spark reads them by itself."""
+
+    def work() -> int:
+        rows = topic_table(bench.spark, bench.options()) if source == "anabranch" else bench.read(source)
+        seen, total = rows.selectExpr("count(*)", "sum(length(value))").collect()[0]
+        assert total == bench.records * bench.size_bytes, f"{total} bytes"
+        return int(seen)
+
+    return timed(bench, work)
 
 
 def kept_as_a_table(bench: Bench) -> Iterator[None]:
@@ -220,6 +236,7 @@ LOADS = (
     Load("stream to Parquet", stream_to_parquet, {"rows_s": (">=", 1.5)}),
     Load("stream to topic", stream_to_topic, {"rows_s": (">=", 1.0)}),
     Load("count of history in files", count, {"rows_s": (">=", 5.0)}, kept_as_a_table),
+    Load("value bytes of history, topic_table", value_bytes, {"rows_s": (">=", 5.0)}, kept_as_a_table),
 )
 """For every size."""
 LATENCY = Load(

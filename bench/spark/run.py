@@ -60,10 +60,12 @@ def jobs(
 ) -> Iterator[tuple[Load, Bench]]:
     """Loads whose names have `only`, each with its topic, which is filled when it is first needed."""
     for size in SIZES:
-        bench = Bench(spark, bootstrap, out, size.name, round(size.records * share), size.label)
+        bench = Bench(
+            spark, bootstrap, out, size.name, round(size.records * share), size.label, size.size_bytes
+        )
         wanted = [one for one in LOADS if only in f"{one.name}, {size.label}"]
         if wanted:
-            fill(bench, size.size_bytes)
+            fill(bench)
         yield from ((one, bench) for one in wanted)
     if only in LATENCY.name:
         yield LATENCY, Bench(spark, bootstrap, out, "", 0, f"{LATENCY_RATE_S:.0f} records/s")

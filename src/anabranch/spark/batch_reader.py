@@ -67,20 +67,23 @@ class BatchReader(Travels, DataSourceReader):
         self._wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
-        with Cluster(self._how.settings) as cluster:
-            in_log, in_files = self._planned(cluster)
-        parts = divided(in_log, self._least, self._most_records)
+        plan = self.plan()
+        times = (self._wanted.since_ms, self._wanted.until_ms)
+        in_files = plan.history.tasks(plan.parts, times, self._least, self._most_records)
+        parts = divided(plan.parts.in_log, self._least, self._most_records)
         # Spark makes a task of its own for an empty list, with a partition that has nothing in it.
         return [*(TableFiles(one) for one in in_files), *(OffsetRanges([one]) for one in parts)]
 
-    def _planned(self, cluster: Cluster) -> tuple[list[Range], list[Files]]:
-        plan = self._plan(cluster)
-        earliest = plan.earliest
-        self._check_losses(plan.gone, plan.parts.lost, earliest)
-        in_log = [one._replace(start=max(one.start, earliest[one.partition])) for one in plan.parts.in_log]
-        times = (self._wanted.since_ms, self._wanted.until_ms)
-        files = plan.history.tasks(plan.parts, times, self._least, self._most_records)
-        return self._since(in_log, cluster), files
+    def plan(self) -> Plan:
+        """What there is to read now.  DataLost if the query must not go on with that."""
+        with Cluster(self._how.settings) as cluster:
+            plan = self._plan(cluster)
+            earliest = plan.earliest
+            self._check_losses(plan.gone, plan.parts.lost, earliest)
+            in_log = [
+                one._replace(start=max(one.start, earliest[one.partition])) for one in plan.parts.in_log
+            ]
+            return plan._replace(parts=plan.parts._replace(in_log=self._since(in_log, cluster)))
 
     def _plan(self, cluster: Cluster) -> Plan:
         there = self._selection.partitions(cluster)

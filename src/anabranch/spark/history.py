@@ -101,6 +101,10 @@ class History:
             lost += [one._replace(start=span.start, end=span.end) for span in found.lost]
         return Parts([one for one in in_log if one.size], in_files, lost)
 
+    def folder(self, topic: str) -> Path:
+        """Where the files of a topic's table are."""
+        return self._tables[topic].settings.location
+
     def is_stale(self) -> bool:
         """Whether a table has changed since."""
         return any(
@@ -129,7 +133,7 @@ class History:
                 groups = packed(smaller, most_bytes)
             else:
                 groups = packed(slices, most_bytes)
-            tasks += [Files(str(self._tables[topic].settings.location), group) for group in groups]
+            tasks += [Files(str(self.folder(topic)), group) for group in groups]
         return tasks
 
 

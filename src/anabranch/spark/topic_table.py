@@ -1,0 +1,126 @@
+"""A topic with a table as a DataFrame whose history Spark reads by itself.
+
+    orders = topic_table(spark, {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"})
+
+The rows of a batch read with the same options, as of the moment of the call: what the table has from its
+files, with Spark's own reader, and the rest with ours.  Spark asks sources in Python for all columns,
+whatever a query is for, and has every row cross from one process to another.  Its own reader leaves out
+columns, and parts of files, that a query has no use for.  The price is that a DataFrame stays as of its
+moment: it sees nothing new, and it fails once files of it were merged, longer than
+`anabranch.table.file.delete.delay.ms` ago.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from anabranch.base.errors import Corrupt, Unavailable
+from anabranch.spark.batch_reader import BatchReader
+from anabranch.spark.options import BATCH_READ, OF_SCHEMAS, Options
+from anabranch.spark.ranges import Range
+from anabranch.spark.reading import chosen_columns, spark_schema
+from anabranch.tables.snapshot import Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from anabranch.tables.seam import Slice
+
+_OFFERED = BATCH_READ - {*OF_SCHEMAS, "useTable", "readCompacted", "minPartitions", "maxRecordsPerPartition"}
+_POSITIONS = ("startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp")
+_CHOICES = ("subscribe", "subscribepattern", "assign")
+_CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
+_PATTERNS = re.compile(r"([{}\[\]*?\\])")  # what Hadoop takes for one
+
+
+def topic_table(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame":
+    """What a batch read with `options` has, those of schemas left aside."""
+    how = Options(options, _OFFERED, "a topic's table")
+    schema = spark_schema(how)
+    plan = BatchReader(how, chosen_columns(schema, how)).plan()
+    frames = [
+        _in_files(spark, plan.history.folder(topic), slices, schema)
+        for topic, slices in plan.parts.in_files.items()
+        if slices
+    ]
+    frames += [_in_log(spark, options, ranges) for ranges in _once_each(plan.parts.in_log)]
+    return reduce(lambda one, other: one.unionAll(other), frames or [spark.createDataFrame([], schema)])
+
+
+def _in_files(spark: "SparkSession", folder: Path, slices: list["Slice"], schema: StructType) -> "DataFrame":
+    places = [folder / one.file.path for one in slices]
+    _check(places, slices)
+    rows = spark.read.schema(schema).options(**_CHECKED).parquet(*map(_name, places))
+    cut = {one.file.partition for one in slices if not one.is_whole}
+    return rows.where(_inside({partition: _span(slices, partition) for partition in cut})) if cut else rows
+
+
+def _name(place: Path) -> str:
+    return "file://" + _PATTERNS.sub(r"\\\1", str(place))
+
+
+def _span(slices: list["Slice"], partition: int) -> Span:
+    """What is asked for of a partition, which is one range, as far as files have it."""
+    spans = [one.span for one in slices if one.file.partition == partition]
+    return Span(min(one.start for one in spans), max(one.end for one in spans))
+
+
+def _inside(wanted: Mapping[int, Span]) -> "Column":
+    from pyspark.sql.functions import col
+
+    number, offset = col("partition"), col("offset")
+    return reduce(
+        lambda one, other: one & other,
+        (
+            (number != partition) | ((offset >= span.start) & (offset < span.end))
+            for partition, span in wanted.items()
+        ),
+    )
+
+
+def _check(places: list[Path], slices: list["Slice"]) -> None:
+    """Files say of themselves what we know of them.  Their pages have checksums that Spark looks at."""
+    from anabranch.tables.scanning import footer_crc
+
+    for place, one in zip(places, slices, strict=True):
+        try:
+            is_whole = footer_crc(place) == one.file.footer_crc
+        except OSError as error:
+            raise Unavailable(f"{place} cannot be read from here: {error}") from error
+        if not is_whole:
+            raise Corrupt(f"{place} is damaged: it does not have its checksum")
+
+
+def _once_each(ranges: Iterable[Range]) -> list[list[Range]]:
+    """In lists that have a partition once: a table may have the middle of what is asked for."""
+    lists: list[list[Range]] = []
+    for one in ranges:
+        free = (group for group in lists if all(other.partition != one.partition for other in group))
+        group = next(free, None)
+        if group is None:
+            lists.append([one])
+        else:
+            group.append(one)
+    return lists
+
+
+def _in_log(spark: "SparkSession", options: Mapping[str, str], ranges: list[Range]) -> "DataFrame":
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for one in ranges:
+        starts.setdefault(one.partition.topic, {})[str(one.partition.partition)] = one.start
+        ends.setdefault(one.partition.topic, {})[str(one.partition.partition)] = one.end
+    others = {
+        name: value
+        for name, value in options.items()
+        if name.lower() not in _CHOICES and not name.lower().startswith(_POSITIONS)
+    }
+    chosen = {topic: sorted(map(int, partitions)) for topic, partitions in starts.items()}
+    exact = {"assign": chosen, "startingOffsets": starts, "endingOffsets": ends}
+    reader = spark.read.format("anabranch").options(**others, useTable="false")
+    return reader.options(**{name: json.dumps(value) for name, value in exact.items()}).load()
