@@ -63,6 +63,36 @@ def test_columns_hold_what_the_records_say(codecs: tuple[int, ...]) -> None:
     assert found.to_pylist() == expected
 
 
+@pytest.mark.parametrize("sizes", [(5,), (5, 1000), (5, 5, 5, 6), (0, 63, 64, 8192)])
+@pytest.mark.parametrize("run", [1, 63, 64, 65, 300])
+def test_runs_of_records_of_one_length(sizes: tuple[int, ...], run: int) -> None:
+    """Long ones are found together, and where one ends and another begins does not matter."""
+    batches = []
+    for number in range(3):
+        base = number * 10_000
+        records = [
+            Record(base + at, BASE_MS, None, bytes([at & 255]) * sizes[(at // run) % len(sizes)])
+            for at in range(1200)
+        ]
+        batches.append((records, bytes(build_batch(records, base_offset=base))))
+    found = rows_of(b"".join(batch for _, batch in batches))
+    expected = [record for records, _ in batches for record in records]
+    assert found["offset"].to_pylist() == [record.offset for record in expected]
+    assert found["value"].to_pylist() == [record.value for record in expected]
+
+
+@pytest.mark.parametrize("at", [0, 1, 63, 64, 500, 998, 999])
+def test_a_length_that_lies_inside_a_run(at: int) -> None:
+    sound = bytes(build_batch([Record(number, BASE_MS, None, b"v" * 100) for number in range(1000)]))
+    ((data, regions),) = plain_parts(sound, whole_batches(sound))
+    begin = regions[0].start if at == 0 else int(read_fields(data, regions).ends[at - 1])
+    for change in (1, 2, 3, 64, 128, 255):
+        payload = bytearray(sound[regions[0].start :])
+        payload[begin - regions[0].start] ^= change
+        with pytest.raises(Corrupt):
+            rows_of(bytes(seal(read_header(sound), payload)))
+
+
 def test_every_column_has_its_type() -> None:
     found = rows_of(bytes(build_batch([Record(0, BASE_MS, b"k", b"v")])))
     assert found.schema == SCHEMA
@@ -114,9 +144,11 @@ def test_what_is_damaged_is_named() -> None:
         list(whole_batches(batch))
 
 
-def test_damaged_records_never_give_anything_but_an_error() -> None:
+@pytest.mark.parametrize("is_even", [False, True])
+def test_damaged_records_never_give_anything_but_an_error(is_even: bool) -> None:
     rng = random.Random(5)
-    sound = random_batch(rng, 0, 0)
+    alike = [Record(number, BASE_MS, None, b"v" * 20) for number in range(200)]
+    sound = bytes(build_batch(alike)) if is_even else random_batch(rng, 0, 0)
     header = read_header(sound)
     damaged = 0
     for _ in range(3000):
