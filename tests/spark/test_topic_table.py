@@ -127,6 +127,7 @@ def test_it_is_of_one_moment(topics: Topics, tables: Tables, table: Rows, tmp_pa
     before = table(topic)
     topics.fill(topic, range(120, 150), partitions=1)
     tables.round()
+    topics.trim(topic, 0, 130)
     assert (before.count(), table(topic).count()) == (120, 150)
 
 
@@ -144,6 +145,18 @@ def test_a_table_that_begins_after_the_log(
     assert [row.offset for row in in_order(table(topic))] == list(range(70))
 
 
+@pytest.fixture
+def careless(spark: SparkSession) -> Iterator[None]:
+    """A session that leaves out what it cannot read."""
+    names = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+    for name in names:
+        spark.conf.set(name, "true")
+    yield
+    for name in names:
+        spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("careless")
 def test_damage_is_an_error_and_not_another_row(
     topics: Topics, tables: Tables, table: Rows, tmp_path: Path
 ) -> None:
@@ -160,7 +173,11 @@ def test_damage_is_an_error_and_not_another_row(
     file.write_bytes(good[:200] + bytes([good[200] ^ 1]) + good[201:])
     with pytest.raises(Exception, match="could not verify page integrity"):  # the bridge to the JVM's own
         table(topic).collect()
+    file.write_bytes(good)
+    before = table(topic)
     file.unlink()
+    with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+        before.collect()
     with pytest.raises(Unavailable, match="cannot be read from here"):
         table(topic)
 

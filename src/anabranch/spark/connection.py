@@ -7,7 +7,7 @@
     connection.send(FETCH, {...})                       the broker works on the second
     first = connection.receive()                        while we work on the first
 
-A request goes out at the newest version that both sides know (or that `newest` allows); fields that this
+A request goes out at the newest version that both sides know (or that `_NEWEST` allows); fields that this
 version lacks are left out.  Byte fields of an answer are views into the frame it came in.  Frames of fetched
 records use the same memory, since new memory costs as much as the copying: nothing that is made of an answer
 may look at it once the next is taken.  What comes in is bounded, and an answer that does not come in time is

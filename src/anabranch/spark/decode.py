@@ -35,6 +35,7 @@ LARGEST_BATCH_BYTES = 256 << 20
 _PART_BYTES = 64 << 20  # more than what is fetched at a time becomes, as a rule
 _LEAST_HEADER_BYTES = 2
 _LEAST_RUN = 64  # records that are looked at together in less time than one by one
+_MOST_RUN = 4096  # or looking far ahead for what is near would cost the square of a batch's records
 _MOST_WIDTH = 5  # bytes of a length
 
 
@@ -156,7 +157,7 @@ def _records(buffer: Buffer, data: Bytes, regions: list[Region]) -> tuple[Ints, 
 def _walk(buffer: Buffer, data: Bytes, region: Region) -> Ints:
     """Where the records of a batch end.  Corrupt unless they fill it."""
     at, count, limit = region.start, region.batch.header.count, region.end
-    if count > limit - at:
+    if not 0 <= count <= limit - at:
         raise Corrupt(f"{limit - at} bytes cannot hold {count} records")
     ends = np.empty(count, np.int64)
     done = 0
@@ -185,7 +186,7 @@ def _run(buffer: Buffer, data: Bytes, at: int, limit: int, most: int) -> Ints | 
         width += 1
     length = buffer[at : at + width]
     step = width + (sum((byte & 127) << (7 * place) for place, byte in enumerate(length)) >> 1)
-    most = min(most, (limit - at) // step)
+    most = min(most, _MOST_RUN, (limit - at) // step)
     if most < _LEAST_RUN or buffer[at + step : at + step + width] != length:
         return None
     begins = np.arange(at, at + most * step, step)

@@ -15,11 +15,14 @@ _ARCHIVES = (".zip", ".jar")
 
 
 def with_interpreter(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets what Spark, which is started next, runs Python processes with, unless somebody has."""
+    """Sets what Spark, which is started next, runs Python processes with, unless somebody has.
+
+    That of executors may have been chosen, and be nowhere on this machine; that of the driver is ours.
+    """
     program = os.path.join(os.path.dirname(sys.executable), _PROGRAM)
     chosen = program if os.access(program, os.X_OK) else sys.executable
     environment.setdefault("PYSPARK_PYTHON", chosen)
-    environment.setdefault("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", chosen)
 
 
 def without_archives(path: str, folders: Iterable[str]) -> str:

@@ -34,12 +34,19 @@ if TYPE_CHECKING:
 _OFFERED = BATCH_READ - {*OF_SCHEMAS, "useTable", "readCompacted", "minPartitions", "maxRecordsPerPartition"}
 _POSITIONS = ("startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp")
 _CHOICES = ("subscribe", "subscribepattern", "assign")
-_CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
+_STRICT = {
+    "parquet.page.verify-checksum.enabled": "true",
+    # Whatever the session has: no row is left out, or has another time, without a word.
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "ignoredPathSegmentRegex": "",
+    "datetimeRebaseMode": "CORRECTED",
+}
 _PATTERNS = re.compile(r"([{}\[\]*?\\])")  # what Hadoop takes for one
 
 
 def topic_table(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame":
-    """What a batch read with `options` has, those of schemas left aside."""
+    """What a batch read with `options` has.  Options of schemas, of tasks and of compaction are refused."""
     how = Options(options, _OFFERED, "a topic's table")
     schema = spark_schema(how)
     plan = BatchReader(how, chosen_columns(schema, how)).plan()
@@ -55,7 +62,7 @@ def topic_table(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame
 def _in_files(spark: "SparkSession", folder: Path, slices: list["Slice"], schema: StructType) -> "DataFrame":
     places = [folder / one.file.path for one in slices]
     _check(places, slices)
-    rows = spark.read.schema(schema).options(**_CHECKED).parquet(*map(_name, places))
+    rows = spark.read.schema(schema).options(**_STRICT).parquet(*map(_name, places))
     cut = {one.file.partition for one in slices if not one.is_whole}
     return rows.where(_inside({partition: _span(slices, partition) for partition in cut})) if cut else rows
 
@@ -110,6 +117,7 @@ def _once_each(ranges: Iterable[Range]) -> list[list[Range]]:
 
 
 def _in_log(spark: "SparkSession", options: Mapping[str, str], ranges: list[Range]) -> "DataFrame":
+    """Exactly `ranges`, from the table if the log has dropped them by the time that they are read."""
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
     for one in ranges:
@@ -122,5 +130,5 @@ def _in_log(spark: "SparkSession", options: Mapping[str, str], ranges: list[Rang
     }
     chosen = {topic: sorted(map(int, partitions)) for topic, partitions in starts.items()}
     exact = {"assign": chosen, "startingOffsets": starts, "endingOffsets": ends}
-    reader = spark.read.format("anabranch").options(**others, useTable="false")
+    reader = spark.read.format("anabranch").options(**others)
     return reader.options(**{name: json.dumps(value) for name, value in exact.items()}).load()

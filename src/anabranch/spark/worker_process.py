@@ -31,16 +31,22 @@ def acknowledge() -> None:
     """What has come in on connections of this process is acknowledged now."""
     if sys.platform != "linux":
         return
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the one of the list itself is closed by now
-            if S_ISSOCK(os.fstat(int(name)).st_mode):
-                _acknowledge(int(name))
+    with suppress(OSError):  # no list of descriptors: then it takes 40 ms
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError):  # the one of the list itself is closed by now
+                if S_ISSOCK(os.fstat(int(name)).st_mode):
+                    _acknowledge(int(name))
 
 
 def _acknowledge(descriptor: int) -> None:
-    with socket.socket(fileno=os.dup(descriptor)) as one:
-        if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    is_blocking = os.get_blocking(descriptor)
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as one:
+            if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    finally:
+        # Where somebody has set a default timeout Python makes it not so, for all who share the socket.
+        os.set_blocking(descriptor, is_blocking)
 
 
 class Travels:

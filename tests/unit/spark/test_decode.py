@@ -1,6 +1,7 @@
 """Columns made of batches hold what the record-by-record reader finds in them."""
 
 import random
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pyarrow.compute
 import pytest
 
 from anabranch.base.errors import AnabranchError, Corrupt, UnsupportedForFormat
-from anabranch.records.batch import read_header
+from anabranch.records.batch import HEADER_SIZE, read_header
 from anabranch.records.builder import build_batch, seal
 from anabranch.records.control import Marker, marker_batch
 from anabranch.records.record import Record, iter_records, payload_of
@@ -91,6 +92,27 @@ def test_a_length_that_lies_inside_a_run(at: int) -> None:
         payload[begin - regions[0].start] ^= change
         with pytest.raises(Corrupt):
             rows_of(bytes(seal(read_header(sound), payload)))
+
+
+@pytest.mark.parametrize("count", [-5, -1, 0, 2, 1000])
+def test_a_count_that_lies(count: int) -> None:
+    sound = bytes(build_batch([Record(0, BASE_MS, None, b"v")]))
+    header = read_header(sound)._replace(count=count)
+    with pytest.raises(Corrupt):
+        rows_of(bytes(seal(header, sound[HEADER_SIZE:])))
+
+
+def test_short_runs_do_not_cost_the_square_of_their_number() -> None:
+    def seconds(records: int) -> float:
+        sizes = [20 + (number // 65) % 2 for number in range(records)]
+        batch = build_batch([Record(n, BASE_MS, None, b"v" * size) for n, size in enumerate(sizes)])
+        ((data, regions),) = plain_parts(bytes(batch), whole_batches(bytes(batch)))
+        started = time.perf_counter()
+        read_fields(data, regions)
+        return time.perf_counter() - started
+
+    few = min(seconds(20_000) for _ in range(3))
+    assert min(seconds(160_000) for _ in range(3)) < 8 * 3 * few
 
 
 def test_every_column_has_its_type() -> None:

@@ -46,6 +46,28 @@ def second_piece_s(ends: tuple[socket.socket, socket.socket], first: bytes) -> f
     return time.monotonic() - started
 
 
+@pytest.mark.parametrize("default_s", [None, 5.0])
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_sockets_stay_as_they_are(
+    ends: tuple[socket.socket, socket.socket], default_s: float | None, is_blocking: bool
+) -> None:
+    os.set_blocking(ends[1].fileno(), is_blocking)
+    socket.setdefaulttimeout(default_s)
+    try:
+        acknowledge()
+    finally:
+        socket.setdefaulttimeout(None)
+    assert os.get_blocking(ends[1].fileno()) == is_blocking
+
+
+def test_where_descriptors_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listdir(path: str) -> list[str]:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert pickle.loads(pickle.dumps(Carried(5))).value == 5
+
+
 def test_it_travels_whole() -> None:
     assert pickle.loads(pickle.dumps(Carried(5))).value == 5
 
