@@ -144,7 +144,7 @@ def rows(spark: SparkSession, bootstrap: str) -> Callable[..., DataFrame]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if item.path.parent == here:
+        if here in item.path.parents:
             # An interrupted call leaves the connection to the JVM, and so all further tests, in disorder.
             item.add_marker(pytest.mark.timeout(600))
             item.add_marker(pytest.mark.filterwarnings("ignore::UserWarning:pyspark"))

@@ -12,6 +12,7 @@ moment: it sees nothing new, and it fails once files of it were merged, longer t
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
@@ -21,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.base.errors import Corrupt, Unavailable
 from anabranch.spark.batch_reader import BatchReader
+from anabranch.spark.cluster import TopicPartition
 from anabranch.spark.options import BATCH_READ, OF_SCHEMAS, Options
 from anabranch.spark.ranges import Range
 from anabranch.spark.reading import chosen_columns, spark_schema
@@ -64,17 +66,22 @@ def _in_files(spark: "SparkSession", folder: Path, slices: list["Slice"], schema
     _check(places, slices)
     rows = spark.read.schema(schema).options(**_STRICT).parquet(*map(_name, places))
     cut = {one.file.partition for one in slices if not one.is_whole}
-    return rows.where(_inside({partition: _span(slices, partition) for partition in cut})) if cut else rows
+    if not cut:
+        return rows
+    return rows.where(_inside({number: span for number, span in _spans(slices).items() if number in cut}))
 
 
 def _name(place: Path) -> str:
     return "file://" + _PATTERNS.sub(r"\\\1", str(place))
 
 
-def _span(slices: list["Slice"], partition: int) -> Span:
-    """What is asked for of a partition, which is one range, as far as files have it."""
-    spans = [one.span for one in slices if one.file.partition == partition]
-    return Span(min(one.start for one in spans), max(one.end for one in spans))
+def _spans(slices: list["Slice"]) -> dict[int, Span]:
+    """What is asked for of each partition, which is one range, as far as files have it."""
+    spans: dict[int, Span] = {}
+    for one in slices:
+        known = spans.get(one.file.partition, one.span)
+        spans[one.file.partition] = Span(min(known.start, one.span.start), max(known.end, one.span.end))
+    return spans
 
 
 def _inside(wanted: Mapping[int, Span]) -> "Column":
@@ -106,13 +113,12 @@ def _check(places: list[Path], slices: list["Slice"]) -> None:
 def _once_each(ranges: Iterable[Range]) -> list[list[Range]]:
     """In lists that have a partition once: a table may have the middle of what is asked for."""
     lists: list[list[Range]] = []
+    seen: Counter[TopicPartition] = Counter()
     for one in ranges:
-        free = (group for group in lists if all(other.partition != one.partition for other in group))
-        group = next(free, None)
-        if group is None:
-            lists.append([one])
-        else:
-            group.append(one)
+        if seen[one.partition] == len(lists):
+            lists.append([])
+        lists[seen[one.partition]].append(one)
+        seen[one.partition] += 1
     return lists
 
 

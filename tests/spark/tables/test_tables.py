@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -23,38 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.pipelines.tables.maintainer import Maintainer
 from anabranch.pipelines.tables.tasks import run_tasks
 from anabranch.tables.folder import TableFolder
-from tests.spark.conftest import ELSEWHERE, SETTINGS, Topics
+from tests.spark.conftest import Topics
 from tests.support.broker import BrokerProcess
 from tests.support.command import anabranch
 from tests.support.tables import Tables
 from tests.tidy.documents import blocks
 
-pytestmark = pytest.mark.skipif(bool(ELSEWHERE), reason="tables are ours")
 Rows = Callable[..., DataFrame]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One that leaves tables to the tests."""
-    settings = {**SETTINGS, "anabranch.table.maintain": "false"}
-    with BrokerProcess(tmp_path_factory.mktemp("tables-broker"), settings) as broker:
-        yield broker
-        assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
-
-
-@pytest.fixture(scope="module")
-def bootstrap(broker: BrokerProcess) -> str:
-    return broker.bootstrap
-
-
-@pytest.fixture(scope="module")
-def topics(bootstrap: str) -> Topics:
-    return Topics(bootstrap)
-
-
-@pytest.fixture(scope="module")
-def tables(bootstrap: str) -> Tables:
-    return Tables(bootstrap)
 
 
 def numbers(rows: DataFrame) -> list[int]:

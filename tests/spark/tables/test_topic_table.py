@@ -11,35 +11,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from anabranch.base.errors import Corrupt, Invalid, Unavailable
 from anabranch.spark.ranges import DataLost
 from anabranch.spark.topic_table import topic_table
-from tests.spark.conftest import ELSEWHERE, SETTINGS, Topics
-from tests.support.broker import BrokerProcess
+from tests.spark.conftest import Topics
 from tests.support.tables import Tables
 
-pytestmark = pytest.mark.skipif(bool(ELSEWHERE), reason="tables are ours")
 Rows = Callable[..., DataFrame]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {**SETTINGS, "anabranch.table.maintain": "false"}
-    with BrokerProcess(tmp_path_factory.mktemp("topic-table"), settings) as broker:
-        yield broker
-        assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
-
-
-@pytest.fixture(scope="module")
-def bootstrap(broker: BrokerProcess) -> str:
-    return broker.bootstrap
-
-
-@pytest.fixture(scope="module")
-def topics(bootstrap: str) -> Topics:
-    return Topics(bootstrap)
-
-
-@pytest.fixture(scope="module")
-def tables(bootstrap: str) -> Tables:
-    return Tables(bootstrap)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,34 @@
+"""A broker that leaves tables to the tests; nothing here can be judged on another."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.spark.conftest import ELSEWHERE, SETTINGS, Topics
+from tests.support.broker import BrokerProcess
+from tests.support.tables import Tables
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    if ELSEWHERE:
+        pytest.skip("tables are ours")
+    settings = {**SETTINGS, "anabranch.table.maintain": "false"}
+    with BrokerProcess(tmp_path_factory.mktemp("tables-broker"), settings) as broker:
+        yield broker
+        assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
+
+
+@pytest.fixture(scope="module")
+def bootstrap(broker: BrokerProcess) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture(scope="module")
+def topics(bootstrap: str) -> Topics:
+    return Topics(bootstrap)
+
+
+@pytest.fixture(scope="module")
+def tables(bootstrap: str) -> Tables:
+    return Tables(bootstrap)
