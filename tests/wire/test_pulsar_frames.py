@@ -10,6 +10,7 @@ from anabranch.base.errors import Corrupt
 from anabranch.wire.pulsar import hot
 from anabranch.wire.pulsar.commands_pb2 import BaseCommand
 from anabranch.wire.pulsar.frames import read_frame, write_frame, write_frame_with
+from tests.unit.records.strategies import seeded
 
 UINT64 = st.integers(0, (1 << 64) - 1)
 OFFSET = st.integers(0, (1 << 63) - 1)
@@ -33,6 +34,7 @@ def test_a_command_with_an_entry() -> None:
     assert parsed(write_frame_with(command, b"entry")) == (command, b"entry")
 
 
+@seeded()
 @given(UINT64)
 def test_numbers_are_as_protobuf_writes_them(number: int) -> None:
     command = BaseCommand(type=BaseCommand.SUCCESS)
@@ -40,6 +42,7 @@ def test_numbers_are_as_protobuf_writes_them(number: int) -> None:
     assert command.success.SerializeToString() == b"\x08" + hot.varint(number)
 
 
+@seeded()
 @given(UINT64, UINT64, st.integers(-1, (1 << 63) - 1), st.integers(-1, (1 << 63) - 1))
 def test_a_receipt_packed_by_hand(producer: int, sequence: int, ledger: int, entry: int) -> None:
     frame = hot.send_receipt(hot.receipt_head(producer), sequence, ledger, entry)
@@ -52,6 +55,7 @@ def test_a_receipt_packed_by_hand(producer: int, sequence: int, ledger: int, ent
     assert receipt.highest_sequence_id == mask
 
 
+@seeded()
 @given(UINT64, st.integers(-1, 100_000), OFFSET, OFFSET, st.integers(0, 1000), st.binary(max_size=20))
 def test_a_message_packed_by_hand(
     consumer: int, partition: int, ledger: int, entry: int, redeliveries: int, payload: bytes

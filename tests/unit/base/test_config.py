@@ -19,6 +19,7 @@ from anabranch.base.config import (
     some_of,
 )
 from anabranch.base.errors import InvalidConfig
+from tests.unit.records.strategies import seeded
 
 
 def declared(kind: Kind, check=None, default=None) -> Option:
@@ -113,6 +114,7 @@ def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> Non
     assert declared(Kind.DOUBLE).dump(value) == text
 
 
+@seeded()
 @given(st.floats(allow_nan=False))
 def test_a_double_survives_its_string(value: float) -> None:
     kind = declared(Kind.DOUBLE)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from anabranch.base.config_properties import parse_properties
 from anabranch.base.errors import InvalidConfig
+from tests.unit.records.strategies import seeded
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ def test_a_name_set_twice_is_named_with_its_line() -> None:
         parse_properties("a=1\n\na=2")
 
 
+@seeded()
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(InvalidConfig):

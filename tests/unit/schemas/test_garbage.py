@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.schemas.errors import InvalidSchema
 from anabranch.schemas.reading import formatted, read, why_not
 from anabranch.schemas.schema import AVRO, JSON, PROTOBUF, Schema
 from anabranch.schemas.strategy import Strategy
+from tests.unit.records.strategies import seeded
 
 WORDS = st.sampled_from(
     [
@@ -88,13 +89,13 @@ def try_out(schemas: list[Schema]) -> None:
                 continue
 
 
-@settings(max_examples=150, deadline=None)
+@seeded(150)
 @given(st.lists(st.one_of(ANYTHING, AVRO_LIKE), min_size=2, max_size=2), st.sampled_from([AVRO, JSON]))
 def test_json_of_any_kind(told: list[Any], type: str) -> None:
     try_out([Schema(json.dumps(one), type) for one in told])
 
 
-@settings(max_examples=150, deadline=None)
+@seeded(150)
 @given(st.lists(st.binary(max_size=60), min_size=2, max_size=2))
 def test_descriptors_of_any_kind(told: list[bytes]) -> None:
     file = descriptor_pb2.FileDescriptorProto(name="f", syntax="proto3")
@@ -105,6 +106,6 @@ def test_descriptors_of_any_kind(told: list[bytes]) -> None:
 
 @pytest.mark.parametrize("type", [AVRO, JSON])
 @given(text=st.text(max_size=40))
-@settings(max_examples=50, deadline=None)
+@seeded(50)
 def test_text_of_any_kind(type: str, text: str) -> None:
     try_out([Schema(text, type)])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from anabranch.tables.seam import Slice, cut, in_time, packed
 from anabranch.tables.snapshot import Lost, Span
+from tests.unit.records.strategies import seeded
 from tests.unit.tables.conftest import data_file, snapshot
 
 
@@ -46,6 +47,7 @@ def test_what_was_lost_is_named_where_it_is_asked_for() -> None:
 EDGES = st.lists(st.integers(0, 60), min_size=2, max_size=8, unique=True).map(sorted)
 
 
+@seeded()
 @given(EDGES, st.integers(0, 70), st.integers(0, 70))
 def test_every_offset_is_somewhere_once(edges: list[int], one: int, other: int) -> None:
     files = [data_file(0, first, end) for first, end in pairwise(edges)]
