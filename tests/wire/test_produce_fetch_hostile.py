@@ -14,6 +14,7 @@ from anabranch.wire.kafka.encoder import uvarint
 from anabranch.wire.kafka.fetch import read_fetch
 from anabranch.wire.kafka.produce import read_produce
 from anabranch.wire.kafka.schema import request_schema
+from tests.support.speed import slowness
 from tests.unit.records.strategies import seeded
 from tests.wire.kafka_messages import FEW, entity_of, written
 from tests.wire.test_kafka_schema_hostile import LIES
@@ -112,7 +113,8 @@ def test_claims_of_a_fetch_cost_neither_memory_nor_time(version: int, body: byte
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
-    assert time.process_time() - began < 0.5
+    spent_s = time.process_time() - began
+    assert spent_s < 0.5 * slowness()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -166,7 +168,8 @@ def test_claims_cost_neither_memory_nor_time(version: int, body: bytes) -> None:
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
-    assert time.process_time() - began < 0.5
+    spent_s = time.process_time() - began
+    assert spent_s < 0.5 * slowness()
 
 
 def test_ordinary_requests_are_far_from_the_limits() -> None:
