@@ -4,6 +4,7 @@
     python bench/anchors/run.py --quick            fewer records, 2 pairs: a few minutes, to iterate
     python bench/anchors/run.py --only "fetch"     rows whose name has this
     python bench/anchors/run.py --what matrix      or events, topics; several are separated by commas
+    python bench/anchors/run.py --ceiling          rows that store, with a log that does not
 
 Starts a Kafka of its own on a free port (or takes `--kafka HOST:PORT --kafka-pid PID`).  Run nothing else
 beside it. The file is bench/results/<date>-<what>.json (`--out` names another); bench/plot.py draws it.
@@ -31,6 +32,7 @@ from matrix import ROWS
 from servers import KAFKA_VERSION, ROOT, Kafka, Ours
 
 PARTS = ("matrix", "events", "topics")
+STORING = ("produce", "single")  # modes of the load that read nothing
 LOADED_RSS_MB = 120
 # The JVM compiles what is hot: a cold Kafka would flatter us.
 WARM_UP = (
@@ -83,6 +85,10 @@ def first_line(*command: str) -> str:
 
 def run_matrix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     rows = [row for row in ROWS if args.only in row.name]
+    wrapper: tuple[str, ...] = ()
+    if args.ceiling:
+        rows = [row for row in rows if row.mode in STORING]
+        wrapper = (sys.executable, str(Path(__file__).with_name("store_nothing.py")))
     kafka: Any = SimpleNamespace(name="kafka", bootstrap=args.kafka, pid=args.kafka_pid)
     if args.kafka is None:
         kafka = Kafka(folder / "kafka")
@@ -90,7 +96,7 @@ def run_matrix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     (folder / "ours").mkdir()
     reports = []
     try:
-        with Ours(folder / "ours") as ours:
+        with Ours(folder / "ours", wrapper=wrapper) as ours:
             for load in WARM_UP:
                 pairs.run_load(kafka, load.split())
             for row in rows:
@@ -118,6 +124,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--share", type=float, help="of the records of a row (default 1; quick 0.1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="rows of the matrix whose name has this")
     parser.add_argument("--what", default=",".join(PARTS), help="matrix, events, topics")
+    parser.add_argument("--ceiling", action="store_true", help="rows that store, against a log that does not")
     parser.add_argument("--topics", type=int, default=1000, help="topics of 10 partitions in `topics`")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="a Kafka that runs already")
     parser.add_argument("--kafka-pid", type=int, default=0)
@@ -126,6 +133,8 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     args.rounds = args.rounds or (2 if args.quick else 5)
     args.share = args.share or (0.1 if args.quick else 1.0)
+    if args.ceiling:
+        args.what = "matrix"
     unknown = set(args.what.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"--what knows {PARTS}, not {sorted(unknown)}")
@@ -159,6 +168,8 @@ def main() -> None:
             print("many topics", flush=True)
             report["topics"] = many_topics.measure(folder / "topics", args.rounds, args.share, args.topics)
             many_topics.show(report["topics"])
+    if args.ceiling:
+        args.what = report["what"] = "ceiling"
     name = f"{report['at'][:10]}-{args.what.replace(',', '-')}{'-quick' if args.quick else ''}.json"
     path = args.out or ROOT / "bench" / "results" / name
     path.parent.mkdir(parents=True, exist_ok=True)
