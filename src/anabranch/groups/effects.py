@@ -12,6 +12,9 @@ records are many, whoever writes them may say what replaying them comes to: `rep
 encoded already: `write_encoded`.)  What a restart may forget (who waits for a join, when a member was last
 heard of) is changed in `then`.
 
+The records of a decision are one batch of the log, all of them or none.  Where each stands for itself there
+may be any number of them, in as many batches as it takes (`each_for_itself`).
+
 A token stands for a request that waits for its answer.  Any decision may answer any token.
 
 Records may belong to a producer's transaction (`within`).  They are replayed as such, and count for
@@ -47,7 +50,17 @@ class Encoded(NamedTuple):
 
 
 class Effects:
-    __slots__ = ("encoded", "otherwise", "producer", "records", "replay", "replies", "then", "timers")
+    __slots__ = (
+        "encoded",
+        "is_divisible",
+        "otherwise",
+        "producer",
+        "records",
+        "replay",
+        "replies",
+        "then",
+        "timers",
+    )
 
     def __init__(self) -> None:
         self.records: list[KeyValue] = []
@@ -58,6 +71,7 @@ class Effects:
         self.producer: Producer | None = None
         self.replay: Callable[[], None] | None = None
         self.encoded: Encoded | None = None
+        self.is_divisible = False
 
     def write(self, key: bytes, value: bytes | None) -> None:
         self.records.append(KeyValue(key, value))
@@ -70,6 +84,10 @@ class Effects:
     def replayed_by(self, change: Callable[[], None]) -> None:
         """`change` does what replaying all of these records would, without reading them again."""
         self.replay = change
+
+    def each_for_itself(self) -> None:
+        """The records need not be written together: a crash may leave the first of them alone."""
+        self.is_divisible = True
 
     def within(self, producer: "Producer") -> None:
         """The records belong to the transaction that `producer` has open."""

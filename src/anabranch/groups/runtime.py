@@ -5,8 +5,8 @@
 A shard is loaded when it is first asked for, by reading its partition from the start.  Whoever asks
 meanwhile waits for a moment, and is told `CoordinatorLoading` if that was not enough; clients ask again.
 Decisions of a shard run one after the other and never wait, so there is nothing to lock.  Records go to
-the log as one batch a decision, acked by whatever the topic's replication asks; the state follows at
-once, answers are given when that holds.
+the log as one batch a decision (or several, if each stands for itself), acked by whatever the topic's
+replication asks; the state follows at once, answers are given when that holds.
 
 What could not be written did not happen: whoever waits for it gets the answer that the decision had ready
 for that, or else an error that says to look for the coordinator again.
@@ -52,6 +52,8 @@ Decide = Callable[[S, Token, int], Effects]
 _NO_PRODUCER = Producer(-1, -1)
 _READ_BYTES = 128 << 10  # some 30 ms of replaying, between which others have their turn
 _UNPACKED_BYTES = 64 << 20
+_PART_BYTES = 256 << 10  # of records that need not be one batch; a topic takes 1 MiB unless told otherwise
+_AROUND_BYTES = 32  # what a record has beside key and value, at most
 _PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
 
 
@@ -239,6 +241,9 @@ class Runtime(Generic[S]):
             _answer(effects.replies)
             return
         try:
+            while effects.is_divisible and (part := _first_part(effects)) is not effects:
+                served.partition.append_own(memoryview(batch_of(part, now_ms)))
+                _apply(served, part)
             appended = served.partition.append_own(memoryview(batch_of(effects, now_ms)))
         except (AnabranchError, OSError) as error:
             self._lost(effects, error)
@@ -313,6 +318,18 @@ def batch_of(effects: Effects, now_ms: int) -> bytearray:
     assert not effects.records, "records are encoded or not, else nobody knows their order"
     count, parts = effects.encoded
     return seal_keyed(parts, count, now_ms, producer_id, producer_epoch)
+
+
+def _first_part(effects: Effects) -> Effects:
+    """As many records as are enough for a batch, taken out of `effects`; itself if that is all of them."""
+    size = 0
+    for count, (key, value) in enumerate(effects.records):
+        size += _AROUND_BYTES + len(key) + len(value or b"")
+        if size > _PART_BYTES and count:
+            part = Effects()
+            part.records, effects.records = effects.records[:count], effects.records[count:]
+            return part
+    return effects
 
 
 def _apply(served: _Served[S], effects: Effects) -> None:

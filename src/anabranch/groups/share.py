@@ -189,6 +189,7 @@ class ShareGroups:
                         _other(deleting, topic_ids),
                     )
                 )
+        effects.each_for_itself()
         return effects
 
     def _turn(self, group: ShareGroup, effects: Effects, now_ms: int) -> ShareTurn:

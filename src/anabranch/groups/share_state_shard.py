@@ -141,7 +141,9 @@ class ShareStateShard(PlainShard):
         return effects
 
     def forget_topics(self, topic_ids: Collection[UUID]) -> Effects:
-        return self._tombstones(key for key in self.states if key.topic_id in topic_ids)
+        effects = self._tombstones(key for key in self.states if key.topic_id in topic_ids)
+        effects.each_for_itself()
+        return effects
 
     def snapshot_again(self, token: Token, keys: Iterable[ShareKey], now_ms: int) -> Effects:
         """Write what is known of `keys` once more, so that what was written before is not needed."""

@@ -184,6 +184,7 @@ class SubscriptionShard(PlainShard):
         for place in self._snapshots:
             if place[0] in gone:
                 effects.write(write_key(StateKey(SNAPSHOT, "", *place)), None)
+        effects.each_for_itself()
         return effects
 
     # --- looking

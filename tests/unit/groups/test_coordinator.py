@@ -308,3 +308,49 @@ async def test_offsets_of_deleted_topics_are_forgotten_in_every_shard(tmp_path: 
         for _ in range(100):
             await asyncio.sleep(0)
         assert [await broker.fetch(f"group-{number}") for number in range(10)] == [-1] * 10
+
+
+LONG_TOPIC, LONG_GROUP = "t" * 200, "g" * 90  # with names like these 4,000 offsets are more than a batch
+
+
+async def committed_much(broker: Coordinated) -> int:
+    """Commit so many offsets, in batches that fit; how many are kept."""
+
+    def commit(partitions: range) -> Any:
+        columns = in_columns(*((index, 5) for index in partitions))
+        request = Commit(LONG_GROUP, "", -1, None, [TopicCommit(LONG_TOPIC, None, columns)], 8)
+        return lambda shard, token, now_ms: shard.offsets.commit(request, token, now_ms)
+
+    for begin in range(0, 4_000, 1_000):
+        await broker.groups.submit(LONG_GROUP, commit(range(begin, begin + 1_000)))
+    return await kept(broker)
+
+
+async def kept(broker: Coordinated) -> int:
+    return len(list((await broker.groups.look(LONG_GROUP)).offsets.committed(LONG_GROUP)))
+
+
+async def test_more_offsets_of_a_deleted_topic_than_fit_a_batch(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as broker:
+        assert await committed_much(broker) == 4_000
+        broker.groups.topics_deleted({LONG_TOPIC: UUID(int=7)})
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert await kept(broker) == 0
+    async with coordinated(tmp_path) as broker:
+        assert await kept(broker) == 0
+
+
+async def test_more_offsets_that_are_too_old_than_fit_a_batch(tmp_path: Path) -> None:
+    def expire(shard: GroupShard, token: Token, now_ms: int) -> Effects:
+        effects = shard.timeout(("offsets", "expire"), now_ms + 365 * 86_400_000)
+        effects.reply(token, {"done": True})
+        return effects
+
+    async with coordinated(tmp_path) as broker:
+        assert await committed_much(broker) == 4_000
+        assert await broker.groups.submit(LONG_GROUP, expire) == {"done": True}
+        assert await kept(broker) == 0
+        assert LONG_GROUP not in (await broker.groups.look(LONG_GROUP)).groups
+    async with coordinated(tmp_path) as broker:
+        assert await kept(broker) == 0
