@@ -18,7 +18,7 @@ from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.effects import Answer, Effects, KeyValue, Producer
 from anabranch.groups.offsets import Fetch, TopicPartitions
-from anabranch.groups.parts import Surroundings
+from anabranch.groups.parts import NO_SUBSCRIPTIONS, Subscriptions, Surroundings
 from anabranch.groups.runtime import batch_of
 from anabranch.groups.shard import GroupShard
 from anabranch.records.batch import split_batches
@@ -42,15 +42,17 @@ class Line(NamedTuple):
 
 
 class ShardOnAList:
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, subscriptions: Subscriptions = NO_SUBSCRIPTIONS, **config: Any) -> None:
         self.config = GroupConfig(**config)
+        self.subscriptions = subscriptions
         self.now_ms = START_MS
         self.log: list[Line] = []
         self.timers: dict[Any, int] = {}
         self.restart()
 
     def restart(self) -> None:
-        self.shard = GroupShard(Surroundings(lambda: self.config, NoTopics(), Random(1)))
+        around = Surroundings(lambda: self.config, NoTopics(), Random(1), subscriptions=self.subscriptions)
+        self.shard = GroupShard(around)
         self.timers = {}
         for line in self.log:
             self._replay(line)

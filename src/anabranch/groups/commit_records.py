@@ -91,6 +91,8 @@ def _one_by_one(
 ) -> tuple[list[Answer], Written]:
     first, now_ms, expires_ms, metadata_max = terms
     name, topic_id, offsets = topic
+    has_retention = expires_ms >= 0  # and so a record that has no field for the epoch and the id
+    kept_id = None if has_retention else topic_id
     prefix = offset_key_prefix(group_id, name)
     records = effects.records
     codes = []
@@ -102,7 +104,8 @@ def _one_by_one(
         if metadata and _java_length(metadata) > metadata_max:
             code = ErrorCode.offset_metadata_too_large
         else:
-            value = (offset, leader_epoch, metadata, now_ms, expires_ms, topic_id)
+            epoch = -1 if has_retention else leader_epoch
+            value = (offset, epoch, metadata, now_ms, expires_ms, kept_id)
             partitions.append(index)
             kept.append(_numbered((*value, first + len(records))))
             records.append(_key_value((prefix + INT32.pack(index), write_offset_fields(*value))))

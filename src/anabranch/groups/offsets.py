@@ -37,7 +37,8 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 _CONSUMER = "consumer"
 _EXPIRE = ("offsets", "expire")
-_TOMBSTONES_AT_ONCE = 5_000  # their keys may be long, and a decision is one batch
+_TOMBSTONES_AT_ONCE = 5_000
+_LATEST_MS = (1 << 63) - 1  # as late as a record can say
 _SOON_MS = 1_000
 
 
@@ -70,6 +71,7 @@ class CommittedOffsets:
         self._committed: dict[str, dict[str, dict[int, Numbered]]] = {}
         self._pending = PendingOffsets()
         self._replayed = 0
+        self._is_loaded = False
 
     # --- from the log
 
@@ -97,6 +99,7 @@ class CommittedOffsets:
                     self._put(name, offset)
 
     def loaded(self, effects: Effects, now_ms: int) -> None:
+        self._is_loaded = True
         for group_id in self._committed:
             self._know(group_id)  # compaction may have left the end of a group, and offsets from before it
         effects.at(_EXPIRE, now_ms + self._around.config().retention_check_interval_ms)
@@ -112,12 +115,12 @@ class CommittedOffsets:
             return effects
         expires_ms = -1
         if request.retention_ms != BROKERS_RETENTION:
-            expires_ms = now_ms + request.retention_ms
+            expires_ms = min(max(0, now_ms + request.retention_ms), _LATEST_MS)
         answer, written, encoded = self._write(request, effects, now_ms, expires_ms)
         effects.reply(token, answer)
         if encoded is not None:
             effects.write_encoded(encoded, lambda: self._put_all(request.group_id, written))
-        elif written and expires_ms < 0:  # else the record has less in it than what was committed
+        elif written:
             effects.replayed_by(lambda: self._put_all(request.group_id, written))
         if group is not None:
             member_id = request.member_id
@@ -165,6 +168,7 @@ class CommittedOffsets:
         for topic in gone:
             names.update(self._pending.of_topic(topic))
         effects.records.extend(_tombstone(name) for name in sorted(names))
+        effects.each_for_itself()
         return effects
 
     def timeout(self, timer: Hashable, now_ms: int) -> Effects:
@@ -176,6 +180,7 @@ class CommittedOffsets:
             if len(effects.records) >= _TOMBSTONES_AT_ONCE:
                 break
             self._expire(group, retention_ms, now_ms, effects)
+        effects.each_for_itself()
         more = len(effects.records) >= _TOMBSTONES_AT_ONCE
         effects.at(_EXPIRE, now_ms + (_SOON_MS if more else config.retention_check_interval_ms))
         return effects
@@ -330,9 +335,12 @@ class CommittedOffsets:
 
     def _put(self, name: OffsetKey, offset: Numbered) -> None:
         self._know(name.group_id)
-        topics = self._committed.setdefault(name.group_id, {})
-        topics.setdefault(name.topic, {})[name.partition] = offset
-        if self._around.subscriptions.is_open(name.group_id):
+        offsets = self._committed.setdefault(name.group_id, {}).setdefault(name.topic, {})
+        before = offsets.get(name.partition)
+        offsets[name.partition] = offset
+        # What an old log says of moves back was seen to when they were made.
+        is_back = self._is_loaded and before is not None and offset.offset < before.offset
+        if is_back or self._around.subscriptions.is_open(name.group_id):
             self._around.subscriptions.moved(name, offset.value)
 
     def _know(self, group_id: str) -> None:

@@ -5,7 +5,15 @@ from uuid import UUID
 import pytest
 
 from anabranch.groups.committing import Commit, TopicCommit
-from anabranch.groups.records import GroupMetadata, MemberMetadata, write_group, write_group_key
+from anabranch.groups.parts import NoSubscriptions
+from anabranch.groups.records import (
+    CommittedOffset,
+    GroupMetadata,
+    MemberMetadata,
+    OffsetKey,
+    write_group,
+    write_group_key,
+)
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.classic import subscription
 from tests.support.offsets import START_MS, Line, ShardOnAList, in_columns
@@ -28,6 +36,16 @@ def classic_group(
     group = GroupMetadata(protocol_type, 3, protocol, leader, since_ms, members)
     groups.log.append(Line(write_group_key(group_id), write_group(group), -1))
     groups.restart()
+
+
+class Moved(NoSubscriptions):
+    """Subscriptions of topics that are not open, and where they were moved to."""
+
+    def __init__(self) -> None:
+        self.to: list[int] = []
+
+    def moved(self, name: OffsetKey, committed: CommittedOffset) -> None:
+        self.to.append(committed.offset)
 
 
 # Committing and fetching
@@ -105,6 +123,21 @@ def test_the_last_commit_counts_even_if_it_goes_back() -> None:
     groups.commit("g", orders=[(0, 9)])
     groups.commit("g", orders=[(0, 4), (0, 2)])
     assert groups.fetch("g", orders=[0]) == {("orders", 0): 2}
+
+
+@pytest.mark.parametrize("way", ["plain", "with a retention", "in a transaction"])
+def test_a_subscription_is_told_that_it_was_moved_back_however_that_was_done(way: str) -> None:
+    moved = Moved()
+    groups = ShardOnAList(moved)
+    for offset in (5, 9, 4, 6):
+        if way == "in a transaction":
+            groups.commit("g", orders=[(0, offset)], producer=1)
+            groups.end(1, commit=True)
+        else:
+            groups.commit("g", orders=[(0, offset)], retention_ms=60_000 if way != "plain" else -1)
+    assert moved.to == [4]
+    groups.restart()
+    assert moved.to == [4], "what was done about it then is not done again"
 
 
 def test_what_was_never_committed_is_no_error() -> None:
@@ -347,6 +380,14 @@ def test_a_client_may_ask_for_a_retention_of_its_own() -> None:
     assert groups.fetch("h", everything=True) == {("orders", 0): 5}
     groups.pass_ms(100 * MINUTE_MS)
     assert groups.fetch("h", everything=True) == {}
+
+
+@pytest.mark.parametrize(("retention_ms", "is_forgotten"), [(2**63 - 1, False), (-(2**63), True)])
+def test_a_retention_beyond_what_a_record_can_say(retention_ms: int, is_forgotten: bool) -> None:
+    groups = ShardOnAList(retention_minutes=60)
+    assert groups.commit("g", orders=[(0, 5)], retention_ms=retention_ms) == {("orders", 0): ErrorCode.none}
+    groups.pass_ms(CHECK_MS)
+    assert groups.fetch("g", everything=True) == ({} if is_forgotten else {("orders", 0): 5})
 
 
 def test_offsets_of_a_group_with_members_age_only_in_topics_it_has_left() -> None:
