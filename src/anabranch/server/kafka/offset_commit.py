@@ -14,6 +14,7 @@ the answer; the coordinator decides about the rest.
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, CoordinatorLoading, CoordinatorNotAvailable, TooLarge
 from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
@@ -102,11 +103,11 @@ def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[T
 
 
 def merged(refused: list[Answer], decided: list[Answer]) -> list[Answer]:
-    """One list, a topic that is in both once: what was refused first."""
+    """One list, what was refused first; if something was, a topic that was named again stands in it once."""
     if not refused:
         return decided
-    by_topic = {(topic["name"], topic["topic_id"]): topic for topic in refused}
-    for topic in decided:
+    by_topic: dict[tuple[str, UUID | None], Answer] = {}
+    for topic in (*refused, *decided):
         known = by_topic.setdefault((topic["name"], topic["topic_id"]), topic)
         if known is not topic:
             known["partitions"].extend(topic["partitions"])
@@ -122,9 +123,9 @@ def failed(topic: TopicCommit, code: ErrorCode) -> Answer:
 
 
 def _failed(commit: Commit, error: AnabranchError) -> Answer:
-    return {"topics": [failed(topic, _code_of(error)) for topic in commit.topics]}
+    return {"topics": [failed(topic, code_of_commit(error)) for topic in commit.topics]}
 
 
-def _code_of(error: AnabranchError) -> ErrorCode:
+def code_of_commit(error: AnabranchError) -> ErrorCode:
     """A commit that does not fit into one batch of the coordinator's log is Kafka's unknown error."""
     return ErrorCode.unknown_server_error if isinstance(error, TooLarge) else code_of(error)

@@ -28,8 +28,9 @@ async def offset_delete(request: Any, ctx: RequestContext) -> Answer:
         return {"error_code": code_of(error), "topics": []}
     if answer.get("error_code"):
         return answer
-    by_topic = {topic["name"]: topic for topic in refused}
-    for topic, name in zip(answer["topics"], asked_as, strict=True):
+    by_topic: dict[str, Answer] = {}
+    named = [*((topic["name"], topic) for topic in refused), *zip(asked_as, answer["topics"], strict=True)]
+    for name, topic in named:
         known = by_topic.setdefault(name, {"name": name, "partitions": []})
         known["partitions"].extend(topic["partitions"])
     return {"topics": list(by_topic.values())}
@@ -44,9 +45,11 @@ def _split(request: Any, ctx: RequestContext) -> tuple[list[Answer], list[TopicP
     for asked in request.topics:
         topic = by_name(image, asked.name)
         indexes = [part.partition_index for part in asked.partitions]
-        there = [] if topic is None else [index for index in indexes if has_partition(topic, index)]
-        if len(there) < len(indexes):
-            missing = [index for index in indexes if index not in there]
+        there: list[int] = []
+        missing: list[int] = []
+        for index in indexes:
+            (there if topic is not None and has_partition(topic, index) else missing).append(index)
+        if missing:
             refused.append({"name": asked.name, "partitions": [_unknown(index) for index in missing]})
         if topic is not None and there:
             wanted.append(TopicPartitions(topic.name.kafka, topic.id, there))

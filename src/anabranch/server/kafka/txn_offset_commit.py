@@ -12,9 +12,8 @@ from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.effects import Producer
 from anabranch.server.kafka import joining
-from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.joining import Joining
-from anabranch.server.kafka.offset_commit import failed, merged, split_commit
+from anabranch.server.kafka.offset_commit import code_of_commit, failed, merged, split_commit
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.offset_commit import with_columns
 from anabranch.wire.kafka.schema import ErrorCode
@@ -58,7 +57,7 @@ async def _commit(request: Any, topics: list[TopicCommit], ctx: RequestContext) 
             )
             return list(answer["topics"])
     except AnabranchError as error:
-        code = code_of(error)
+        code = code_of_commit(error)
     return [failed(topic, code) for topic in topics]
 
 

@@ -65,6 +65,13 @@ async def test_what_is_not_there_is_refused_and_comes_first(broker: WholeBroker,
     assert await commit(broker, version, ("nosuch", [part(0)])) == {nosuch: [(0, unknown)]}
 
 
+async def test_what_is_not_there_and_named_twice_is_answered_twice(broker: WholeBroker) -> None:
+    await broker.create("orders", 2)
+    nosuch = ("nosuch", [part(0)]), ("nosuch", [part(1)])
+    codes = await commit(broker, 8, *nosuch, ("orders", [part(9)]), ("orders", [part(8), part(0)]))
+    assert codes == {"nosuch": [(0, 3), (1, 3)], "orders": [(9, 3), (8, 3), (0, 0)]}
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_metadata_that_is_too_long(broker: WholeBroker, version: int) -> None:
     await broker.create("orders", 2)

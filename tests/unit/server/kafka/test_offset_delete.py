@@ -1,5 +1,6 @@
 """OffsetDelete, as Kafka 4.3.1 answers it."""
 
+import time
 from typing import Any
 
 from anabranch.wire.kafka.schema import ErrorCode
@@ -56,3 +57,24 @@ async def test_groups_that_cannot_forget(broker: WholeBroker) -> None:
     assert await delete(broker, "nobody") == (ErrorCode.group_id_not_found, {})
     assert await delete(broker, "", orders=[0]) == (ErrorCode.invalid_group_id, {})
     assert await delete(broker, "g") == (0, {})
+
+
+async def test_what_is_not_there_and_named_twice_is_answered_twice(broker: WholeBroker) -> None:
+    await prepare(broker)
+    asked = [("nosuch", 0), ("nosuch", 1), ("orders", 9), ("orders", 0), ("orders", 8)]
+    topics = [{"name": name, "partitions": [{"partition_index": index}]} for name, index in asked]
+    answer = await broker.ask(DELETE, 0, group_id="g", topics=topics)
+    assert [
+        (topic.name, [(part.partition_index, part.error_code) for part in topic.partitions])
+        for topic in answer.topics
+    ] == [("nosuch", [(0, 3), (1, 3)]), ("orders", [(9, 3), (8, 3), (0, 0)])]
+
+
+async def test_many_partitions_that_are_not_there_hold_nobody_up(broker: WholeBroker) -> None:
+    await prepare(broker)
+    there, missing = [0] * 20_000, [-1] * 20_000
+    began = time.process_time()
+    code, topics = await delete(broker, "g", orders=[*there, *missing])
+    assert time.process_time() - began < 2, "the time grows with the number, not with its square"
+    assert code == 0
+    assert len(topics["orders"]) == 40_000

@@ -106,3 +106,9 @@ async def test_members_and_generations_are_checked(client: Client) -> None:
 async def test_without_a_transactional_id(client: Client) -> None:
     assert await add_offsets(client, transactional_id="") == ErrorCode.invalid_request
     assert await client.commit_offset("g", 5, transactional_id="") == ErrorCode.invalid_request
+
+
+async def test_a_group_whose_name_no_record_can_hold(client: Client) -> None:
+    group_id = "g" * 40_000
+    assert await add_offsets(client, group_id=group_id) == 0
+    assert await client.commit_offset(group_id, 5, 3) == ErrorCode.unknown_server_error
