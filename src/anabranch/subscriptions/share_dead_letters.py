@@ -5,8 +5,9 @@ it when divided by how many there are.  Headers say where it came from and why; 
 with it if the group asks for that.
 
 A dead letter is written before the record is archived.  So a crash in between may write it again, and none
-is lost.  What cannot be written (no such topic, one that does not allow it, no room) is logged, and the
-record is archived all the same: it must not stand in the way of the others.
+is lost.  What cannot be written (no such topic, one that does not allow it, no room, a record that is larger
+than the topic takes) is logged, and the record is archived all the same: it must not stand in the way of the
+others.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ _WHY = {
     Cause.DELIVERED_TOO_OFTEN: b"Offset delivery count exceeded the threshold.",
 }
 _AT_ONCE = 500  # records a batch
+_BATCH_BYTES = 512 << 10  # and so much of keys and values, unless the last one is larger
 _READ_BYTES = 1 << 20
 _UNPACKED_BYTES = 64 << 20
 
@@ -147,19 +149,25 @@ def _with_offset(headers: tuple[Header, ...], offset: int) -> tuple[Header, ...]
 async def _batches(letters: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
     """Numbered anew."""
     batch: list[Record] = []
+    size = 0
     async for letter in letters:
         batch.append(letter._replace(offset=len(batch)))
-        if len(batch) == _AT_ONCE:
+        size += len(letter.key or b"") + len(letter.value or b"")
+        if len(batch) == _AT_ONCE or size >= _BATCH_BYTES:
             yield batch
-            batch = []
+            batch, size = [], 0
     if batch:
         yield batch
 
 
 async def _append(target: Partition, letters: list[Record]) -> None:
-    """As one batch; as several if it is larger than the topic takes."""
+    """As one batch; as several if the topic takes no such.  A letter that is too large alone is left out."""
     batch = build_batch(letters)
-    if len(batch) > target.config.max_message_bytes and len(letters) > 1:
+    is_too_large = len(batch) > target.config.max_message_bytes
+    if is_too_large and len(letters) == 1:
+        _trouble.warning("a record that a share group has given up is larger than the topic takes")
+        return
+    if is_too_large:
         half = len(letters) // 2
         await _append(target, letters[:half])
         await _append(target, [letter._replace(offset=at) for at, letter in enumerate(letters[half:])])

@@ -138,3 +138,43 @@ async def test_letters_fit_the_topic(broker: WholeBroker) -> None:
     await settle(a, (0, 7, REJECT))
     offsets = [dict(letter.headers)[b"__dlq.errors.offset"] for letter in letters(broker, "dlq.t", 0)]
     assert offsets == [b"%d" % offset for offset in range(8)]
+
+
+async def test_a_letter_that_is_too_large_keeps_no_other_back(
+    broker: WholeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_dead_letters, "_BATCH_BYTES", 1500)
+    await broker.create("dlq.t", max_message_bytes="1000", **ALLOWED)
+    a = await member_of_a_group(
+        broker,
+        *("a", "b" * 2000, "c", "d" * 900, "e" * 300, "f" * 300, "g"),
+        errors_deadletterqueue_topic_name="dlq.t",
+        errors_deadletterqueue_copy_record_enable="true",
+    )
+    await a.fetch(partitions=(0, 1))
+    await settle(a, (0, 6, REJECT))
+    assert [(letter.value or b"")[:1] for letter in letters(broker, "dlq.t", 0)] == [
+        b"a",
+        b"c",
+        b"e",
+        b"f",
+        b"g",
+    ]
+
+
+async def test_letters_are_not_all_in_memory_at_once(
+    broker: WholeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_dead_letters, "_BATCH_BYTES", 1000)
+    await broker.create("dlq.t", **ALLOWED)
+    a = await member_of_a_group(
+        broker,
+        *(letter * 300 for letter in "abcdefgh"),
+        errors_deadletterqueue_topic_name="dlq.t",
+        errors_deadletterqueue_copy_record_enable="true",
+    )
+    await a.fetch(partitions=(0, 1))
+    await settle(a, (0, 7, REJECT))
+    (segment,) = broker.partition("dlq.t", 0).log.segments
+    written = list(split_batches(segment.file.pread(segment.size, 0)))
+    assert [header.count for header, _ in written] == [2, 2, 2, 2]
