@@ -62,6 +62,11 @@ def parse(data: bytes, imports: Iterable[bytes] = ()) -> Parsed:
     return Parsed(root, named)
 
 
+def check_rules(data: bytes) -> None:
+    """InvalidSchema if it breaks a rule that Avro's own parser sees to and fastavro, who took it, has not."""
+    _check_rules(_in_full(_json(data), ""))
+
+
 def normal_form(data: bytes) -> bytes:
     """The same for what means the same: without white space and documentation, keys in order."""
     return msgspec.json.encode(_without_doc(_json(data)), order="sorted")
@@ -115,6 +120,60 @@ def _check_fields(named: dict[str, Any]) -> None:
             names = [field["name"], *field.get("aliases", ())]
             if not all(isinstance(name, str) for name in names):
                 raise InvalidSchema(f"a field of {schema['name']} has a name that is no text")
+
+
+def _check_rules(schema: Any) -> None:
+    """Of a schema whose names are in full."""
+    if isinstance(schema, list):
+        _check_union(schema)
+    elif isinstance(schema, dict):
+        kind = schema.get("type")
+        if kind in _NAMED:
+            _check_name(schema["name"].rpartition(".")[2])
+            if schema["name"] in _PRIMITIVES:
+                raise InvalidSchema(f"a type that is defined cannot be called {schema['name']}")
+        if kind in RECORDS:
+            _check_record(schema)
+        elif kind == "fixed":
+            size = schema["size"]
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise InvalidSchema(f"{schema['name']} has a size that is none")
+        elif kind != "enum":
+            for inner in ("type", "items", "values"):
+                _check_rules(schema.get(inner))
+
+
+def _check_union(branches: list[Any]) -> None:
+    kinds = set()
+    for branch in branches:
+        kind = branch.get("type") if isinstance(branch, dict) else branch
+        if isinstance(kind, list):
+            raise InvalidSchema("a union stands in a union")
+        told = str(branch["name"] if kind in _NAMED else kind)
+        if told in kinds:
+            raise InvalidSchema(f"a union has {told[:300]} twice")
+        kinds.add(told)
+        _check_rules(branch)
+
+
+def _check_record(record: dict[str, Any]) -> None:
+    fields = record.get("fields")
+    if not isinstance(fields, list):
+        raise InvalidSchema(f"the record {record['name']} has no fields")
+    names = set()
+    for field in fields:
+        _check_name(field["name"])
+        if field["name"] in names:
+            raise InvalidSchema(f"{record['name']} has two fields {field['name']}")
+        names.add(field["name"])
+        _check_rules(field["type"])
+
+
+def _check_name(name: str) -> None:
+    """By letters of any language, as Avro's parser has it."""
+    is_name = all(letter.isalnum() or letter == "_" for letter in name) and not name[:1].isdecimal()
+    if not name or not is_name:
+        raise InvalidSchema(f"{name[:300]!r} is no name")
 
 
 def _without_doc(value: Any) -> Any:

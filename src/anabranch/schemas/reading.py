@@ -72,6 +72,7 @@ def read(schema: Schema, imports: Imports, *, normalize: bool = False) -> Readin
         said = text.encode()
     else:
         data = schema.text.encode()
+        avro.check_rules(data)
         said = avro.identity(data)
         text = said.decode() if normalize else avro.compact(data)
     guid = _guid(schema, said)
@@ -109,6 +110,14 @@ def why_not(
     if strategy.is_read_by_old:
         told += [one.told("old", "new") for one in _differences(before, after, lenient)]
     return told
+
+
+def is_inlined(schema: Schema, other: Schema, imports: Imports) -> bool:
+    """Whether a schema is another one with what that refers to in its text, as Avro's can be."""
+    if schema.type != AVRO or (schema.metadata, schema.rule_set) != (other.metadata, other.rule_set):
+        return False
+    whole = avro.inlined(other.text.encode(), [told.text.encode() for told in imports.values()])
+    return avro.identity(whole) == avro.identity(schema.text.encode())
 
 
 def shown(schema: Schema) -> str:

@@ -7,6 +7,8 @@ import pytest
 
 from anabranch.schemas import avro, avro_resolution
 from anabranch.schemas.errors import InvalidSchema
+from anabranch.schemas.reading import read
+from anabranch.schemas.schema import Schema
 
 
 def record(type: Any, name: str = "R", **field: Any) -> Any:
@@ -72,6 +74,43 @@ PAIRS = {
 @pytest.mark.parametrize(("old", "new", "is_read"), PAIRS.values(), ids=PAIRS)
 def test_who_reads_whom(old: Any, new: Any, is_read: bool) -> None:
     assert (why(parsed(new), parsed(old)) is None) == is_read
+
+
+MAP = {"type": "map", "values": "int"}
+BROKEN = {
+    "a union has int twice": ["int", "int"],
+    "a union has array twice": record([ARRAY, {**ARRAY, "items": "string"}]),
+    "a union has n.F twice": [{**fixed(1), "namespace": "n"}, "n.F"],
+    "a union stands in a union": {"type": "array", "items": ["null", ["int", "string"]]},
+    "'a-b' is no name": record("int", "a-b"),
+    "'1a' is no name": record("int", "n.1a"),
+    "'' is no name": enum("A", name="n."),
+    "'x y' is no name": {**record("int"), "fields": [{"name": "x y", "type": "int"}]},
+    "cannot be called int": record("int", "int"),
+    "two fields f": {**record("int"), "fields": record("int")["fields"] * 2},
+    "has no fields": {"type": "record", "name": "R"},
+    "F has a size": {"type": "map", "values": fixed(-1)},
+    "G has a size": {"type": "fixed", "name": "G", "size": "4"},
+}
+
+
+@pytest.mark.parametrize(("complaint", "schema"), BROKEN.items(), ids=BROKEN)
+def test_rules_of_avros_own_parser(complaint: str, schema: Any) -> None:
+    with pytest.raises(InvalidSchema, match=complaint):
+        read(Schema(json.dumps(schema)), {})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *(["null", "int", "long", ARRAY, MAP, INNER, OTHER, fixed(0), enum("A")], "int", LIST, []),
+        *(record("int", "Größe_1"), {**record("int"), "namespace": "a.Outer$"}, record(["null", LIST])),
+        {**record("int"), "fields": []},
+        {"type": "bytes", "logicalType": "decimal", "precision": 4},
+    ],
+)
+def test_what_breaks_no_rule(schema: Any) -> None:
+    read(Schema(json.dumps(schema)), {})
 
 
 def test_the_reason_names_the_place() -> None:
