@@ -203,7 +203,8 @@ async def _set_mode(call: Call, subject: str) -> RegistryMode:
     told: RegistryMode = call.body or RegistryMode()
     asked = mode_of_name(told.mode or "")
     schemas = schemas_of(call)
-    if asked == IMPORT and not call.flag("force"):
+    before = await mode_in_scope(schemas.store, subject)
+    if asked == IMPORT != before and not call.flag("force"):
         known = await schemas.lists.subjects("")
         if known and (subject == FOR_ALL or subject in known):
             raise NotPermitted("Cannot import since found existing subjects")

@@ -145,7 +145,8 @@ class Registry:
         return 0 if reading is None else await self._store.keep_schema(reading.schema)
 
     async def delete(self, subject: str) -> int:
-        """Delete all versions; the number that this takes.  NotFound if there is none."""
+        """Delete all versions; the number that this takes.  NotFound if there is none, NotPermitted."""
+        await check_writable(self._store, subject)
         async with self._store.turn(subject):
             document, stored = await self._store.read(subject)
             if not document.for_pulsar:

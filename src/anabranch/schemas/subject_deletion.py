@@ -1,8 +1,8 @@
 """Deleting, as Kafka's users know it: first so that it could be undone, then for good.
 
     a version       deleted: it is not found unless asked for; its id still is
-    a subject       all its versions
-    for good        what has been deleted before, and the settings of a subject that has nothing left
+    a subject       all its versions; its settings are gone, whatever comes of it
+    for good        what has been deleted before
 
 What others refer to stays.
 """
@@ -50,6 +50,8 @@ class SubjectDeletion:
             gone = known if permanent else living
             await self._check_unreferenced(subject, gone, permanent, {version.schema for version in known})
             await self._drop(subject, gone, permanent)
+            if not permanent:
+                await self._store.forget_settings(subject)
             return [version.number + 1 for version in gone]
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:

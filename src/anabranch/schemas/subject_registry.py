@@ -22,7 +22,16 @@ from anabranch.schemas.errors import (
     VersionNotFound,
 )
 from anabranch.schemas.modes import IMPORT, check_writable
-from anabranch.schemas.reading import Imports, Reading, check_size, formatted, read, shown, why_not
+from anabranch.schemas.reading import (
+    Imports,
+    Reading,
+    check_size,
+    formatted,
+    is_inlined,
+    read,
+    shown,
+    why_not,
+)
 from anabranch.schemas.references import LATEST, imports_of, with_numbers
 from anabranch.schemas.schema import Schema, takes_long
 from anabranch.schemas.strategy import Rules
@@ -74,11 +83,26 @@ class SubjectRegistry:
         """The version that is the same.  SubjectNotFound, SchemaNotFound; InvalidSchema if it is none."""
         known = await self._known(subject, deleted)
         reading, _ = await self._read(schema, normalize)
-        id = await self._store.id_of(reading.schema.guid)
+        same = await self._same(known, reading.schema)
+        if same is None:
+            raise SchemaNotFound("Schema not found")
+        return await self._registered(subject, same)
+
+    async def _same(self, known: list[VersionDocument], schema: Schema) -> VersionDocument | None:
+        """The last version that is the same, or is once what it refers to stands in it: who generates code
+        from a schema sends it so."""
+        id = await self._store.id_of(schema.guid)
         for one in reversed(known):
             if one.schema == id:
-                return await self._registered(subject, one)
-        raise SchemaNotFound("Schema not found")
+                return one
+        for one in () if schema.references else reversed(known):
+            other = await self._store.schema_of(one)
+            if other.references and other.type == schema.type:
+                imports = await imports_of(self._store, other)
+                size = _size(schema, other, *imports.values())
+                if await self._store.aside.run(size, is_inlined, schema, other, imports):
+                    return one
+        return None
 
     async def formatted(self, schema: Schema, format: str) -> str:
         """The text in a form that somebody asks for by name."""
@@ -152,17 +176,17 @@ class SubjectRegistry:
         id: int | None = None,
         version: int | None = None,
     ) -> Registered:
-        """The version that is the same, made if there is none and it may follow those there are."""
+        """The version that is the same, in every mode; made if there is none and it may follow the others."""
         check_subject(subject)
-        is_import = await self._check_mode(subject, id)
         reading, imports = await self._read(schema, rules.normalize)
         async with self._store.turn(subject):
             document, stored = await self._store.read(subject)
-            known = await self._store.id_of(reading.schema.guid)
-            for one in reversed(document.for_kafka):
-                if one.schema == known and not one.is_deleted and version in (None, one.number + 1):
-                    return await self._registered(subject, one)
             living = [one for one in document.for_kafka if not one.is_deleted]
+            asked = [one for one in living if version in (None, one.number + 1)]
+            same = await self._same(asked, reading.schema)
+            if same is not None and id in (None, same.schema):
+                return await self._registered(subject, same)
+            is_import = await self._check_mode(subject, id)
             if not is_import:
                 told = await self._problems(reading.schema, imports, living, rules)
                 if told:

@@ -78,11 +78,9 @@ class SubjectStore:
 
     async def remove(self, subject: str) -> None:
         """Forget that the subject was ever there."""
-        for folder in (SUBJECTS, SCHEMA_SETTINGS):
-            try:
-                await self._store.delete(_path(folder, subject))
-            except NotFound:
-                continue
+        with suppress(NotFound):
+            await self._store.delete(_path(SUBJECTS, subject))
+        await self.forget_settings(subject)
 
     # --- what Pulsar's clients brought
 
@@ -169,6 +167,10 @@ class SubjectStore:
             for name in own.__struct_fields__
         }
         return SettingsDocument(**{**told, "alias": own.alias})
+
+    async def forget_settings(self, subject: str) -> None:
+        with suppress(NotFound):
+            await self._store.delete(_path(SCHEMA_SETTINGS, subject))
 
     async def set(self, subject: str, **changes: str | bool | None) -> SettingsDocument:
         """Change some of a subject's settings; all that it has then."""

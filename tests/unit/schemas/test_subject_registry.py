@@ -15,6 +15,7 @@ from anabranch.base.ids import TopicName
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.schemas import errors, subject_registry
 from anabranch.schemas.definition import Definition, key_and_value, of_key_and_value
+from anabranch.schemas.documents import NO_SETTINGS
 from anabranch.schemas.registry import Registry
 from anabranch.schemas.schema import JSON, PROTOBUF, Reference, Schema
 from anabranch.schemas.strategy import Rules, Strategy
@@ -166,6 +167,28 @@ async def test_references(faces: Faces) -> None:
         await faces.deletion.delete_subject("inner", permanent=True)
 
 
+async def test_a_schema_with_what_it_refers_to_in_its_text_is_the_same(faces: Faces) -> None:
+    """So the classes send it that were generated from it."""
+    await faces.add("inner", avro("x", name="n.I"))
+    inner = json.loads(avro("x", name="n.I").text)
+
+    def outer(type: Any, **more: Any) -> Schema:
+        fields = [{"name": "i", "type": type}, {"name": "j", "type": "n.I"}]
+        return Schema(json.dumps({"type": "record", "name": "n.O", "fields": fields}), **more)
+
+    references = [Reference("n.I", "inner", 1)]
+    assert await faces.add("s", outer("I", references=references)) == (1, 2)
+    whole = outer(inner)
+    assert await faces.add("s", whole) == (1, 2)
+    found = await faces.kafka.find("s", whole)
+    assert (found.version, found.id, found.schema.references) == (1, 2, references)
+    for other in (outer({**inner, "fields": []}), outer(inner, metadata={"properties": {"a": "b"}})):
+        with pytest.raises(errors.SchemaNotFound):
+            await faces.kafka.find("s", other)
+    await faces.deletion.delete_subject("s")
+    assert await faces.add("s", whole) == (2, 3), "what is deleted is not the same as anything"
+
+
 @pytest.mark.parametrize(
     ("reference", "complaint"),
     [
@@ -228,6 +251,19 @@ async def test_deleting(faces: Faces) -> None:
     assert await faces.add("s", avro("a"), NONE) == (1, 1)
 
 
+async def test_settings_go_with_their_subject(faces: Faces) -> None:
+    await faces.add("s", avro("a"))
+    await faces.store.set("s", level="FULL", mode="IMPORT", alias="t")
+    await faces.deletion.delete_version("s", 1)
+    assert (await faces.store.settings("s")).level == "FULL", "as long as only versions are deleted"
+    assert await faces.add("s", avro("a"), id=1, version=2) == (2, 1)
+    await faces.deletion.delete_subject("s")
+    assert await faces.store.settings("s") == NO_SETTINGS
+    await faces.store.set("s", level="NONE")
+    await faces.deletion.delete_subject("s", permanent=True)
+    assert await faces.store.settings("s") == NO_SETTINGS
+
+
 async def test_modes(faces: Faces) -> None:
     await faces.add("s", avro("a"))
     await faces.store.set("s", mode="READONLY")
@@ -235,9 +271,14 @@ async def test_modes(faces: Faces) -> None:
         faces.add("s", avro("b")),
         faces.deletion.delete_subject("s"),
         faces.pulsar.register("s", Definition("STRING"), S.ALWAYS_COMPATIBLE),
+        faces.pulsar.delete("s"),
     ):
         with pytest.raises(errors.NotPermitted, match="read-only"):
             await wrong
+    assert await faces.add("s", avro("a")) == (1, 1), "what is there is found, as producers do who start"
+    assert await faces.add("s", avro("a"), id=1) == (1, 1)
+    with pytest.raises(errors.NotPermitted, match="read-only"):
+        await faces.add("s", avro("a"), id=2)
     await faces.store.set("s", mode=None)
     with pytest.raises(errors.NotPermitted, match="import"):
         await faces.add("s", avro("a", b=0), id=7)
@@ -261,6 +302,7 @@ async def test_importing(faces: Faces) -> None:
         await faces.add("s", avro("c"), id=102, version=5)
     with pytest.raises(errors.NotPermitted, match="read-write"):
         await faces.add("s", avro("c"))
+    assert await faces.add("s", avro("b")) == (3, 101)
     await faces.store.set("s", mode=None)
     assert (await faces.add("s", avro("a", q=0)))[0] == 6
     with pytest.raises(errors.InvalidSchema, match="one more"):
