@@ -23,7 +23,7 @@ def test_a_broker_that_nobody_asks_has_no_web_framework() -> None:
         "import sys, anabranch.node; print([m for m in ('starlette', 'uvicorn', 'h11') if m in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.strip() == "[]"
 
@@ -75,7 +75,7 @@ async def test_what_is_no_http(http: Http, text: bytes) -> None:
     writer.write(text)
     writer.write_eof()
     try:
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 60)
     except ConnectionResetError:
         answer = b""
     assert answer == b"" or b" 40" in answer.split(b"\r\n")[0]
@@ -88,7 +88,7 @@ async def test_one_connection_for_many_requests(http: Http) -> None:
     reader, writer = await asyncio.open_connection(host, int(port))
     for _ in range(3):
         writer.write(b"GET /admin/v2/brokers/health HTTP/1.1\r\nHost: x\r\n\r\n")
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
         assert b"200" in head.split(b"\r\n")[0]
         assert await reader.readexactly(2) == b"ok"
     writer.close()
@@ -97,11 +97,11 @@ async def test_one_connection_for_many_requests(http: Http) -> None:
 async def test_too_many_connections_are_refused(http: Http) -> None:
     host, _, port = http.address.rpartition(":")
     opened = [await asyncio.open_connection(host, int(port)) for _ in range(257)]
-    ended = await asyncio.wait_for(opened[-1][0].read(), 20)
+    ended = await asyncio.wait_for(opened[-1][0].read(), 60)
     assert ended == b""
     for _, writer in opened:
         writer.close()
-    for _ in range(200):
+    for _ in range(6000):
         if not http.node._http.transports:  # type: ignore[union-attr]
             break
         await asyncio.sleep(0.01)
@@ -115,6 +115,6 @@ async def test_a_stop_does_not_wait_for_idle_connections(tmp_path: Path) -> None
         writer.write(b"GET /admin/v2/brokers/health HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"ok")
         idle = await asyncio.open_connection(host, int(port))
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     idle[1].close()

@@ -168,7 +168,7 @@ async def test_compaction(http: Http) -> None:
     await http.done("PUT", f"{TOPIC}/compaction")
     refused = await http.admin("PUT", f"{TOPIC}/compaction")
     assert (refused.status, refused.reason) == (409, "Compaction already in progress")
-    for _ in range(400):
+    for _ in range(1800):
         if (await http.get(f"{TOPIC}/compaction"))["status"] != "RUNNING":
             break
         await asyncio.sleep(0.05)

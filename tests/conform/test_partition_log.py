@@ -274,7 +274,7 @@ def test_acknowledged_in_the_end(log: PartitionLog) -> None:
         for acks in (0, 1, -1):
             appended = log.append(memoryview(records("a")), acks)
             if appended.acknowledged is not None:
-                await asyncio.wait_for(appended.acknowledged, 5)
+                await asyncio.wait_for(appended.acknowledged, 60)
         assert log.high_watermark == 3
 
     asyncio.run(scenario())

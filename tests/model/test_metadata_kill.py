@@ -62,7 +62,7 @@ def killed_after(lines: int, path: Path, run: str) -> list[list[str]]:
     return [line.split() for line in said if line.endswith("\n")]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_what_was_answered_survives(tmp_path: Path) -> None:
     chance = random.Random(3)
     path = tmp_path / "metadata.journal"

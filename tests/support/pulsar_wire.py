@@ -23,7 +23,7 @@ from anabranch.wire.pulsar.frames import SIZE, Frame, read_frame, write_frame, w
 from tests.support.links import RecordingLink
 
 Command = pb.BaseCommand
-WAIT_S = 5.0
+WAIT_S = 60.0
 
 
 class MemoryNetwork:

@@ -34,4 +34,4 @@ async def test_who_cannot_be_served_is_not_left_waiting(monkeypatch: pytest.Monk
     door = Door(HttpListener(services))
     door.connection_made(transport)
     door.data_received(b"GET / HTTP/1.1\r\n\r\n")
-    await asyncio.wait_for(transport.ended.wait(), 10)
+    await asyncio.wait_for(transport.ended.wait(), 60)

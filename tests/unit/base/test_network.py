@@ -81,7 +81,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 async def until(holds: Callable[[], object], what: str = "") -> None:
-    for _ in range(500):
+    for _ in range(6000):
         if holds():
             return
         await asyncio.sleep(0.01)
@@ -308,6 +308,7 @@ def test_paused_while_receiving(run: Run) -> None:
         async with connected() as (peer, client):
             peer.on_received = lambda: peer.link.pause()
             await asyncio.get_running_loop().sock_sendall(client, b"x" * 200_000)
+            await until(lambda: peer.got)
             await asyncio.sleep(0.05)
             first = len(peer.got)
             assert 0 < first <= 65536

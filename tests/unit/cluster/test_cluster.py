@@ -402,13 +402,13 @@ async def test_what_another_node_changes_arrives_by_itself(store: EmbeddedStore)
     other.subscribe(lambda change: arrived.set())
     following = asyncio.create_task(other.run())
     made = await one.create_topic(new("orders"))
-    await asyncio.wait_for(arrived.wait(), 5)
+    await asyncio.wait_for(arrived.wait(), 60)
     assert other.image.topics_by_id[made.id].name == made.name
     assert other.image.cluster_id == one.image.cluster_id
     arrived.clear()
     state = PartitionDocument(BrokerId(1), LeaderEpoch(8), 2, (BrokerId(1),))
     await store.put(paths.partition(made.id, 0), encode(state))
-    await asyncio.wait_for(arrived.wait(), 5)
+    await asyncio.wait_for(arrived.wait(), 60)
     assert other.image.topics_by_id[made.id].partitions[0].leader_epoch == 8
     following.cancel()
     await asyncio.wait([following])

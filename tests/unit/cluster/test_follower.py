@@ -136,7 +136,7 @@ async def test_it_follows_by_itself_and_ends_in_the_last_state(
     following = asyncio.create_task(follower.run())
     for number in range(50):
         await put_broker(store, number)
-    await asyncio.wait_for(last_seen.wait(), 5)
+    await asyncio.wait_for(last_seen.wait(), 60)
     assert seen == sorted(set(seen)), "an image went back, or came twice"
     following.cancel()
     await asyncio.wait([following])

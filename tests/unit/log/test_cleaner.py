@@ -103,7 +103,7 @@ async def test_one_that_is_cancelled_while_its_files_are_renamed(
 
     def held(*arguments: Any) -> None:
         begun.set()
-        assert gate.wait(5)
+        assert gate.wait(60)
         promote(*arguments)
         ended.set()
 
@@ -118,7 +118,7 @@ async def test_one_that_is_cancelled_while_its_files_are_renamed(
     cleaning = asyncio.create_task(
         Cleaner(a_disk(), threads, worker_here).clean(log, job_for(log), lambda gone: None)
     )
-    assert await asyncio.to_thread(begun.wait, 5)
+    assert await asyncio.to_thread(begun.wait, 60)
     cleaning.cancel()
     for _ in range(10):
         await asyncio.sleep(0)

@@ -38,7 +38,7 @@ async def entries(reader: EntryReader, offset: int, max_bytes: int = 1 << 20) ->
         found = reader.read(offset, max_bytes)
         if found.pending is None:
             return found.entries
-        await asyncio.wait_for(found.pending, 5)
+        await asyncio.wait_for(found.pending, 60)
 
 
 async def test_gaps_are_nobodys_to_acknowledge(partition: Partition) -> None:

@@ -187,7 +187,7 @@ async def test_checkpoints_are_saved_one_after_the_other(
         nonlocal running, most
         running += 1
         most = max(most, running)
-        gate.wait(5)
+        gate.wait(60)
         running -= 1
 
     monkeypatch.setattr(upkeep_module, "write_offsets", save)

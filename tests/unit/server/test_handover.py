@@ -45,7 +45,7 @@ async def fetched(served: Served, offset: int) -> tuple[list[int], int]:
     """The offsets of the records that an answer has from `offset` on, and where it ends."""
     reply = served.fetch_raw([("t", 0, offset)])
     if isinstance(reply, Fetch):
-        reply = await asyncio.wait_for(reply.answered, 5)
+        reply = await asyncio.wait_for(reply.answered, 60)
     part = Answered(served, read_answer(FETCH, 16, reply)).parts["t", 0]
     found, end = [], offset
     for header, batch in split_batches(part.records or b""):

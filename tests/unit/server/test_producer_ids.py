@@ -87,7 +87,7 @@ async def test_the_next_block_is_there_before_it_is_needed(tmp_path: Path) -> No
     assert counted.asked == 1
     counted.answered.clear()
     await ids.next()
-    await asyncio.wait_for(counted.answered.wait(), 5)
+    await asyncio.wait_for(counted.answered.wait(), 60)
     assert counted.asked == 2
     counted.gate.clear()  # from here on a block would never come
     for _ in range(PRODUCER_IDS_PER_BLOCK):

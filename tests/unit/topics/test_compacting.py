@@ -32,7 +32,7 @@ async def settle() -> None:
 
 
 async def finished(topic: Topic) -> None:
-    for _ in range(10_000):
+    for _ in range(60_000):
         if topic.compacting.status != RUNNING:
             return
         await asyncio.sleep(0.001)
@@ -42,7 +42,7 @@ async def finished(topic: Topic) -> None:
 async def holds(topic: Topic, count: int) -> None:
     """What nobody needs is removed by a thread."""
     folder = topic.partition.log.folder / COMPACTED
-    for _ in range(10_000):
+    for _ in range(60_000):
         if len(list(folder.iterdir())) == count:
             return
         await asyncio.sleep(0.001)
@@ -185,7 +185,7 @@ async def test_a_topic_that_closes_while_its_view_begins_to_count(
     topic = await bench.open("t")
     await publish(bench, topic, "a", "a", "b")
     topic.compact()
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     await bench.restart()
     topic = await bench.open("t")
     assert await read(bench, topic) == [1, 2]

@@ -74,7 +74,7 @@ def send_heartbeat(broker: WholeBroker, version: int, **values: Any) -> Held:
 
 
 async def heartbeat_answer(held: Held, version: int) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         chunks = await held.answered
     data = b"".join(bytes(chunk) for chunk in chunks or ())  # type: ignore[arg-type]
     at = 1 if answers_flexibly(HEARTBEAT, version) else 0

@@ -41,7 +41,7 @@ def waiting(served: Served, wanted: list[tuple[str, int, int]], **options: Any) 
 
 
 async def answer_of(served: Served, work: Fetch, version: int = VERSION) -> Answered:
-    return Answered(served, read_answer(FETCH, version, await asyncio.wait_for(work.answered, 5)))
+    return Answered(served, read_answer(FETCH, version, await asyncio.wait_for(work.answered, 60)))
 
 
 async def turns(count: int = 4) -> None:
@@ -299,7 +299,7 @@ async def test_what_goes_wrong_while_waiting_is_heard_of(
     fill(served, 0, 10)
     for work in (woken, expires):
         with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(work.answered, 5)
+            await asyncio.wait_for(work.answered, 60)
     await turns()
     assert (watchers(served, 0), watchers(served, 1)) == (0, 0)
 

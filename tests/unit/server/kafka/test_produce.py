@@ -388,7 +388,7 @@ async def test_threads_see_bytes_of_their_own(served: Served, monkeypatch: pytes
     real = compression.compress
 
     def slow(codec: int, data: Any, level: int | None = None) -> Any:
-        seen.wait(5)
+        seen.wait(60)
         return real(codec, data, level)
 
     body = served.produce_body(

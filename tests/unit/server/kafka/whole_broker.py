@@ -99,7 +99,7 @@ class WholeBroker:
 async def _whole(answer: Any) -> Any:
     """The chunks of a raw answer, once they are known."""
     if hasattr(answer, "answered"):
-        return await asyncio.wait_for(answer.answered, 10)
+        return await asyncio.wait_for(answer.answered, 60)
     return await answer if isawaitable(answer) else answer
 
 
