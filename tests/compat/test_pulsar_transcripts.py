@@ -35,9 +35,10 @@ def scripts(pulsar_url: str, admin_url: str) -> Iterator[Scripts]:
         process.communicate()
 
 
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)
 def test_transcript_is_pulsars(golden: Path, scripts: Scripts) -> None:
-    said, complained = scripts[golden.stem].communicate(timeout=110)
+    said, complained = scripts[golden.stem].communicate(timeout=400)
     difference = difflib.unified_diff(
         golden.read_text().splitlines(), said.splitlines(), "Apache Pulsar", "ours", lineterm="", n=1
     )

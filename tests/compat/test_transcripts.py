@@ -15,11 +15,12 @@ HERE = Path(__file__).parent
 GOLDEN = sorted((HERE / "transcripts").glob("*.txt"))
 
 
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)
 def test_transcript_is_kafkas(golden: Path, bootstrap: str) -> None:
     script = HERE / "clients" / f"{golden.stem}.py"
     command = [sys.executable, str(script), "--bootstrap", bootstrap, "--prefix", f"{uuid.uuid4().hex[:8]}-"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     difference = difflib.unified_diff(
         golden.read_text().splitlines(), done.stdout.splitlines(), "Apache Kafka", "ours", lineterm="", n=1
     )

@@ -51,13 +51,13 @@ async def begin(producer: AIOKafkaProducer, topic: str, record: dict[str, Any]) 
 
 async def finish(future: Any) -> str:
     try:
-        metadata = await asyncio.wait_for(future, 20)
+        metadata = await asyncio.wait_for(future, 60)
     except Exception as error:  # noqa: BLE001
         return describe_error(error)
     return "no answer" if metadata is None else f"{metadata.partition}/{metadata.offset}"
 
 
-async def read(consumer: AIOKafkaConsumer, count: int, timeout_s: float = 15) -> list[Any]:
+async def read(consumer: AIOKafkaConsumer, count: int, timeout_s: float = 60) -> list[Any]:
     records: list[Any] = []
     end = time.monotonic() + timeout_s
     while len(records) < count and time.monotonic() < end:
@@ -80,7 +80,7 @@ async def read_from(
 async def wait_for_end(cluster: Cluster, topic: str, end: int) -> None:
     where = TopicPartition(topic, 0)
     async with cluster.consumer() as consumer:
-        for _ in range(100):
+        for _ in range(600):
             if (await consumer.end_offsets([where]))[where] >= end:
                 return
             await asyncio.sleep(0.05)

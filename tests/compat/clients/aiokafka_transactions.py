@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from transcript import Transcript, arguments, text
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Cluster:
@@ -76,7 +76,7 @@ async def commit_and_abort(cluster: Cluster) -> None:
 
 async def settled(cluster: Cluster, topic: str, count: int) -> None:
     """Kafka answers before the markers are there."""
-    for _ in range(100):
+    for _ in range(600):
         if len(await cluster.values(topic)) >= count:
             return
         await asyncio.sleep(0.1)

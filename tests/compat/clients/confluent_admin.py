@@ -46,11 +46,11 @@ class Admin:
     def __init__(self, bootstrap: str, transcript: Transcript) -> None:
         self.client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self.say = transcript
-        self.node = next(iter(self.client.list_topics(timeout=10).brokers))
+        self.node = next(iter(self.client.list_topics(timeout=60).brokers))
 
     def create(self, label: str, topics: Sequence[NewTopic], **options: Any) -> None:
         try:
-            futures = self.client.create_topics(list(topics), request_timeout=10, **options)
+            futures = self.client.create_topics(list(topics), request_timeout=60, **options)
         except (ck.KafkaException, ValueError) as error:
             self.say.line(label, f"refused by the client: {type(error).__name__}")
             return
@@ -65,7 +65,7 @@ class Admin:
             name = (
                 key if isinstance(key, str) else getattr(key, "name", None) or f"{key.topic}/{key.partition}"
             )
-            self.say.attempt(f"{label} [{shorten(name)}]", lambda f=future: show(f.result(timeout=15)))
+            self.say.attempt(f"{label} [{shorten(name)}]", lambda f=future: show(f.result(timeout=60)))
         self.say.settle()
 
     def topic_config(self, name: str, **settings: str) -> ConfigResource:
@@ -77,7 +77,7 @@ class Admin:
 
     def show_changed(self, name: str) -> None:
         """The settings of a topic that are its own, not a default."""
-        (future,) = self.client.describe_configs([self.topic_config(name)], request_timeout=10).values()
+        (future,) = self.client.describe_configs([self.topic_config(name)], request_timeout=60).values()
         own = {
             key: entry.value
             for key, entry in future.result().items()
@@ -93,14 +93,14 @@ def shorten(name: str) -> str:
 def cluster(admin: Admin) -> None:
     say, client = admin.say, admin.client
     say.section("cluster")
-    say.line("brokers", len(client.list_topics(timeout=10).brokers))
-    description = client.describe_cluster(include_authorized_operations=True, request_timeout=10).result()
+    say.line("brokers", len(client.list_topics(timeout=60).brokers))
+    description = client.describe_cluster(include_authorized_operations=True, request_timeout=60).result()
     say.line("cluster id", f"{len(description.cluster_id)} characters")
     say.line("controller", "node" if description.controller.id == admin.node else "another")
     say.line("nodes", len(description.nodes))
     say.line("rack", description.nodes[0].rack)
     say.line("allowed", sorted(op.name for op in description.authorized_operations))
-    plain = client.describe_cluster(request_timeout=10).result()
+    plain = client.describe_cluster(request_timeout=60).result()
     say.line("allowed, not asked for", plain.authorized_operations)
 
 
@@ -173,17 +173,17 @@ def describe_topics(admin: Admin) -> None:
     for name in ("one", "three", "placed", "default-count", "not-there"):
         admin.each(
             "describe",
-            client.describe_topics(ck.TopicCollection([say.topic(name)]), request_timeout=10),
+            client.describe_topics(ck.TopicCollection([say.topic(name)]), request_timeout=60),
             show,
         )
     admin.each(
         "describe with operations",
         client.describe_topics(
-            ck.TopicCollection([say.topic("one")]), include_authorized_operations=True, request_timeout=10
+            ck.TopicCollection([say.topic("one")]), include_authorized_operations=True, request_timeout=60
         ),
         show,
     )
-    listed = client.list_topics(timeout=10).topics
+    listed = client.list_topics(timeout=60).topics
     for name in ("one", "three", "fine", "bad", "not-there"):
         topic = listed.get(say.topic(name))
         say.line(f"listed {name}", "no" if topic is None else sorted(topic.partitions))
@@ -192,7 +192,7 @@ def describe_topics(admin: Admin) -> None:
 def describe_configs(admin: Admin) -> None:
     say, client = admin.say, admin.client
     say.section("describe configurations")
-    (future,) = client.describe_configs([admin.topic_config("configured")], request_timeout=10).values()
+    (future,) = client.describe_configs([admin.topic_config("configured")], request_timeout=60).values()
     for key, entry in sorted(future.result().items()):
         # KRaft writes min.insync.replicas into the cluster's dynamic configuration itself when it turns
         # eligible leader replicas on; a broker without that feature has it as a default.
@@ -205,10 +205,10 @@ def describe_configs(admin: Admin) -> None:
         ]
         say.line(f"{key}={entry.value}", " ".join(flags))
     admin.each(
-        "unknown topic", client.describe_configs([admin.topic_config("not-there")], request_timeout=10)
+        "unknown topic", client.describe_configs([admin.topic_config("not-there")], request_timeout=60)
     )
     broker = ConfigResource(ConfigResource.Type.BROKER, str(admin.node))
-    (future,) = client.describe_configs([broker], request_timeout=10).values()
+    (future,) = client.describe_configs([broker], request_timeout=60).values()
     entries = future.result()
     for key in BROKER_SETTINGS:
         entry = entries.get(key)
@@ -224,7 +224,7 @@ def alter_configs(admin: Admin) -> None:
     append, subtract = AlterConfigOpType.APPEND, AlterConfigOpType.SUBTRACT
 
     def incremental(label: str, resource: ConfigResource, **options: Any) -> None:
-        admin.each(label, client.incremental_alter_configs([resource], request_timeout=10, **options))
+        admin.each(label, client.incremental_alter_configs([resource], request_timeout=60, **options))
 
     incremental(
         "set two", admin.change("one", (put, "retention.ms", "7200000"), (put, "segment.ms", "600000"))
@@ -249,7 +249,7 @@ def alter_configs(admin: Admin) -> None:
     admin.show_changed("one")
 
     def legacy(label: str, resource: ConfigResource, **options: Any) -> None:
-        admin.each(label, client.alter_configs([resource], request_timeout=10, **options))
+        admin.each(label, client.alter_configs([resource], request_timeout=60, **options))
 
     legacy("legacy replaces all", admin.topic_config("one", **{"max.message.bytes": "50000"}))
     admin.show_changed("one")
@@ -272,14 +272,14 @@ def alter_broker_configs(admin: Admin) -> None:
         entry = ConfigEntry(key, value, incremental_operation=op)
         resource = ConfigResource(ConfigResource.Type.BROKER, str(admin.node), incremental_configs=[entry])
         try:
-            (future,) = client.incremental_alter_configs([resource], request_timeout=10).values()
+            (future,) = client.incremental_alter_configs([resource], request_timeout=60).values()
         except ck.KafkaException as error:
             say.line(label, f"refused by the client: {error.args[0].name()}")
             return
         say.attempt(label, lambda: future.result())
         say.settle()
         broker = ConfigResource(ConfigResource.Type.BROKER, str(admin.node))
-        entries = next(iter(client.describe_configs([broker], request_timeout=10).values())).result()
+        entries = next(iter(client.describe_configs([broker], request_timeout=60).values())).result()
         if key != "log.dirs":  # its value is a path of this machine
             say.line(f"  {key}", f"{entries[key].value} {ConfigSource(entries[key].source).name}")
 
@@ -294,18 +294,18 @@ def partitions(admin: Admin) -> None:
     say.section("create partitions")
 
     def grow(label: str, topic: NewPartitions, **options: Any) -> None:
-        admin.each(label, client.create_partitions([topic], request_timeout=10, **options))
+        admin.each(label, client.create_partitions([topic], request_timeout=60, **options))
 
     three = say.topic("three")
     grow("validate only", NewPartitions(three, 9), validate_only=True)
     grow("grow to five", NewPartitions(three, 5))
-    say.line("now", sorted(client.list_topics(three, timeout=10).topics[three].partitions))
+    say.line("now", sorted(client.list_topics(three, timeout=60).topics[three].partitions))
     grow("same count", NewPartitions(three, 5))
     grow("shrink", NewPartitions(three, 2))
     grow("unknown topic", NewPartitions(say.topic("not-there"), 4))
     grow("placed by hand", NewPartitions(three, 6, replica_assignment=[[admin.node]]))
     grow("placed on an unknown broker", NewPartitions(three, 7, replica_assignment=[[9999]]))
-    say.line("now", sorted(client.list_topics(three, timeout=10).topics[three].partitions))
+    say.line("now", sorted(client.list_topics(three, timeout=60).topics[three].partitions))
 
 
 def offsets(admin: Admin, bootstrap: str) -> None:
@@ -316,13 +316,13 @@ def offsets(admin: Admin, bootstrap: str) -> None:
     producer = ck.Producer({"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 50})
     for i, late_ms in enumerate([0, 500, 900, 300, 400]):  # the greatest timestamp is not the last record's
         producer.produce(topic, f"v{i}", partition=0, timestamp=BASE_MS + late_ms)
-        producer.flush(10)
+        producer.flush(60)
 
     def ask(label: str, spec: OffsetSpec, name: str = "offsets", partition: int = 0) -> None:
         where = ck.TopicPartition(say.topic(name), partition)
         admin.each(
             label,
-            client.list_offsets({where: spec}, request_timeout=10),
+            client.list_offsets({where: spec}, request_timeout=60),
             lambda r: [r.offset, r.timestamp - BASE_MS if r.timestamp > 0 else r.timestamp, r.leader_epoch],
         )
 
@@ -337,7 +337,7 @@ def offsets(admin: Admin, bootstrap: str) -> None:
 
     def delete(label: str, offset: int, name: str = "offsets", partition: int = 0) -> None:
         where = ck.TopicPartition(say.topic(name), partition, offset)
-        futures = client.delete_records([where], request_timeout=10)
+        futures = client.delete_records([where], request_timeout=60)
         admin.each(label, futures, lambda deleted: deleted.low_watermark)
 
     delete("before two", 2)
@@ -357,21 +357,21 @@ def offsets(admin: Admin, bootstrap: str) -> None:
 def delete_topics(admin: Admin) -> None:
     say, client = admin.say, admin.client
     say.section("delete topics")
-    admin.each("delete", client.delete_topics([say.topic("one"), say.topic("three")], request_timeout=10))
-    admin.each("delete again", client.delete_topics([say.topic("one")], request_timeout=10))
+    admin.each("delete", client.delete_topics([say.topic("one"), say.topic("three")], request_timeout=60))
+    admin.each("delete again", client.delete_topics([say.topic("one")], request_timeout=60))
     admin.each(
         "one there, one not",
-        client.delete_topics([say.topic("placed"), say.topic("one")], request_timeout=10),
+        client.delete_topics([say.topic("placed"), say.topic("one")], request_timeout=60),
     )
     admin.create("make it again", [NewTopic(say.topic("one"), 2, 1)])
     admin.show_changed("one")
-    admin.each("made again", client.delete_topics([say.topic("one")], request_timeout=10))
-    rest = [name for name in client.list_topics(timeout=10).topics if name.startswith(say.topic(""))]
+    admin.each("made again", client.delete_topics([say.topic("one")], request_timeout=60))
+    rest = [name for name in client.list_topics(timeout=60).topics if name.startswith(say.topic(""))]
     say.line("left", sorted(shorten(name) for name in rest))
-    for future in client.delete_topics(rest, request_timeout=10).values():
+    for future in client.delete_topics(rest, request_timeout=60).values():
         future.result()
     say.settle()
-    rest = [name for name in client.list_topics(timeout=10).topics if name.startswith(say.topic(""))]
+    rest = [name for name in client.list_topics(timeout=60).topics if name.startswith(say.topic(""))]
     say.line("left", rest)
 
 

@@ -24,7 +24,7 @@ class Cluster:
         topic = self.say.topic(name)
         config = {key.replace("_", "."): value for key, value in settings.items()}
         for future in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
-            future.result(timeout=15)
+            future.result(timeout=60)
         self.say.settle()
         return topic
 
@@ -52,11 +52,11 @@ def send(producer: ck.Producer, topic: str, records: Iterable[dict[str, Any]]) -
     count = 0
     for count, record in enumerate(records, 1):
         producer.produce(topic, **record, on_delivery=lambda e, m, n=count: report(n, e, m))
-    producer.flush(20)
+    producer.flush(60)
     return [reports.get(n, "no report") for n in range(1, count + 1)]
 
 
-def read(consumer: ck.Consumer, count: int, timeout_s: float = 15) -> list[ck.Message]:
+def read(consumer: ck.Consumer, count: int, timeout_s: float = 60) -> list[ck.Message]:
     """The next `count` messages, errors among them."""
     messages: list[ck.Message] = []
     end = time.monotonic() + timeout_s
@@ -79,8 +79,8 @@ def read_from(
 
 def wait_for_end(cluster: Cluster, topic: str, end: int) -> None:
     consumer = cluster.consumer()
-    for _ in range(100):
-        if consumer.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=10)[1] >= end:
+    for _ in range(600):
+        if consumer.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=60)[1] >= end:
             consumer.close()
             return
         time.sleep(0.05)
@@ -110,7 +110,7 @@ def compressions(cluster: Cluster) -> None:
         values = []
         for acks in ("0", "1", "all"):
             producer = cluster.producer(compression_type=codec, acks=acks, linger_ms=100)
-            producer.list_topics(topic, timeout=10)  # or the first record goes alone, in a batch of its own
+            producer.list_topics(topic, timeout=60)  # or the first record goes alone, in a batch of its own
             values += [f"{codec}-{acks}-{i}-" + "ab" * 200 for i in range(20)]
             records = [{"value": value, "timestamp": BASE_MS + i} for i, value in enumerate(values[-20:])]
             reports = send(producer, topic, records)
@@ -175,7 +175,7 @@ def shapes(cluster: Cluster) -> None:
         say.line("LogAppendTime", show(message))
     send(cluster.producer(), topic, [{"value": "now", "partition": 0}])
     consumer = cluster.consumer()
-    _, high = consumer.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=10)
+    _, high = consumer.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=60)
     message = read_from(cluster, topic, high - 1, 1)[0]
     say.line("no timestamp given", stamp(message.timestamp()[1]))
     consumer.close()
@@ -194,8 +194,8 @@ def positions(cluster: Cluster) -> None:
         send(producer, topic, records)
     where = ck.TopicPartition(topic, 0)
     consumer = cluster.consumer()
-    say.line("watermarks", consumer.get_watermark_offsets(where, timeout=10))
-    say.line("watermarks, empty", consumer.get_watermark_offsets(ck.TopicPartition(topic, 1), timeout=10))
+    say.line("watermarks", consumer.get_watermark_offsets(where, timeout=60))
+    say.line("watermarks, empty", consumer.get_watermark_offsets(ck.TopicPartition(topic, 1), timeout=60))
     say.attempt(
         "watermarks, unknown", lambda: consumer.get_watermark_offsets(ck.TopicPartition(topic, 9), timeout=5)
     )
@@ -221,9 +221,9 @@ def positions(cluster: Cluster) -> None:
         "after all": BASE_MS + 99_999,
     }
     for label, at_ms in times.items():
-        answer = consumer.offsets_for_times([ck.TopicPartition(topic, 0, at_ms)], timeout=10)[0]
+        answer = consumer.offsets_for_times([ck.TopicPartition(topic, 0, at_ms)], timeout=60)[0]
         say.line(f"offset for time {label}", [answer.offset, answer.error and answer.error.name()])
-    answer = consumer.offsets_for_times([ck.TopicPartition(topic, 1, BASE_MS)], timeout=10)[0]
+    answer = consumer.offsets_for_times([ck.TopicPartition(topic, 1, BASE_MS)], timeout=60)[0]
     say.line("offset for time, empty partition", answer.offset)
     consumer.assign([ck.TopicPartition(topic, 0, ck.OFFSET_END)])
     consumer.poll(1)
@@ -290,8 +290,8 @@ def refusals(cluster: Cluster) -> None:
     )
     say.line("compacted, no key", send(cluster.producer(), compacted, [{"value": "1", "timestamp": BASE_MS}]))
     mixed = [{"key": "a", "value": "2", "timestamp": BASE_MS}, {"value": "3", "timestamp": BASE_MS}]
-    batching = cluster.producer(linger_ms=100)
-    batching.list_topics(compacted, timeout=10)
+    batching = cluster.producer(linger_ms=5000)  # a flush does not wait for it
+    batching.list_topics(compacted, timeout=60)
     say.line("compacted, one of two without key", send(batching, compacted, mixed))
     say.line(
         "compacted, tombstone", send(cluster.producer(), compacted, [{"key": "a", "timestamp": BASE_MS}])
@@ -322,25 +322,25 @@ def automatic(cluster: Cluster) -> None:
     say.section("topics that make themselves")
     topic = say.topic("made-by-producer")
     say.line("produce", send(cluster.producer(), topic, [{"value": "x", "timestamp": BASE_MS}]))
-    made = cluster.admin.list_topics(topic, timeout=10).topics[topic]
+    made = cluster.admin.list_topics(topic, timeout=60).topics[topic]
     say.line("partitions", sorted(made.partitions))
     for allowed in (False, True):
         absent = say.topic(f"asked-for-{allowed}")
         consumer = cluster.consumer(allow_auto_create_topics=allowed)
-        error = consumer.list_topics(absent, timeout=10).topics[absent].error
+        error = consumer.list_topics(absent, timeout=60).topics[absent].error
         if (
             not allowed
         ):  # else Kafka starts to make it and says that it is not there yet: a matter of milliseconds
             say.line(f"metadata, {allowed=}", error.name() if error else "there")
         consumer.close()
         say.settle()
-        say.line(f"made, {allowed=}", absent in cluster.admin.list_topics(timeout=10).topics)
+        say.line(f"made, {allowed=}", absent in cluster.admin.list_topics(timeout=60).topics)
 
 
 def sweep(cluster: Cluster) -> None:
-    mine = [t for t in cluster.admin.list_topics(timeout=10).topics if t.startswith(cluster.say.topic(""))]
+    mine = [t for t in cluster.admin.list_topics(timeout=60).topics if t.startswith(cluster.say.topic(""))]
     for future in cluster.admin.delete_topics(mine).values():
-        future.result(timeout=15)
+        future.result(timeout=60)
 
 
 def main() -> None:

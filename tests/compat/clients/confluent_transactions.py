@@ -7,7 +7,7 @@ import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
 from transcript import Transcript, arguments, text
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 class Cluster:

@@ -25,7 +25,7 @@ class Cluster:
         return topic
 
     def producer(self, **conf: Any) -> KafkaProducer:
-        settings: dict[str, Any] = {"linger_ms": 50, "max_block_ms": 10_000, "enable_idempotence": False}
+        settings: dict[str, Any] = {"linger_ms": 50, "max_block_ms": 60_000, "enable_idempotence": False}
         return KafkaProducer(bootstrap_servers=self.bootstrap, **(settings | conf))
 
     def consumer(self, **conf: Any) -> KafkaConsumer:
@@ -48,13 +48,13 @@ def send(producer: KafkaProducer, topic: str, records: Iterable[dict[str, Any]])
 
 def settle(future: Any) -> str | Exception:
     try:
-        metadata = future.get(timeout=20)
+        metadata = future.get(timeout=60)
     except Exception as error:  # noqa: BLE001
         return error
     return f"{metadata.partition}/{metadata.offset}"
 
 
-def read(consumer: KafkaConsumer, count: int, timeout_s: float = 15) -> list[Any]:
+def read(consumer: KafkaConsumer, count: int, timeout_s: float = 60) -> list[Any]:
     records: list[Any] = []
     end = time.monotonic() + timeout_s
     while len(records) < count and time.monotonic() < end:
@@ -78,7 +78,7 @@ def read_from(
 
 def wait_for_end(cluster: Cluster, topic: str, end: int) -> None:
     consumer, where = cluster.consumer(), TopicPartition(topic, 0)
-    for _ in range(100):
+    for _ in range(600):
         if consumer.end_offsets([where])[where] >= end:
             consumer.close()
             return
@@ -268,7 +268,7 @@ def refusals(cluster: Cluster) -> None:
     say.line("compacted, no key", send(cluster.producer(), compacted, one))
     say.line(
         "compacted, one of two without key",
-        send(cluster.producer(), compacted, [one[0] | {"key": b"a"}, *one]),
+        send(cluster.producer(linger_ms=1000), compacted, [one[0] | {"key": b"a"}, *one]),
     )
     say.line(
         "compacted, tombstone", send(cluster.producer(), compacted, [{"key": b"a", "timestamp_ms": BASE_MS}])

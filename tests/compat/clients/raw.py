@@ -78,7 +78,7 @@ def _convert(kind: Any, kafka_type: str, value: Any) -> Any:
 
 
 class Connection:
-    def __init__(self, bootstrap: str, timeout_s: float = 15.0, client_id: str = "raw") -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = 60.0, client_id: str = "raw") -> None:
         host, port = bootstrap.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

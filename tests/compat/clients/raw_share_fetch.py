@@ -62,7 +62,7 @@ class Consumer:
         return [{"topic_id": self.topic_id, "partitions": [part]}] if batches or always else []
 
     def until_some(self, **told: Any) -> Any:
-        for _ in range(40):
+        for _ in range(200):
             answer = self.fetch(**told)
             if taken(answer):
                 return answer

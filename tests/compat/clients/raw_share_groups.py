@@ -17,7 +17,7 @@ HEARTBEAT, DESCRIBE, FIND = 76, 77, 10
 DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS, OFFSET_DELETE = 90, 91, 92, 47
 INITIALIZE, READ, WRITE, DELETE_STATE, SUMMARY = 83, 84, 85, 86, 87
 AGAIN = (14, 15, 16)  # the coordinator is not there yet
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Member:
@@ -57,7 +57,7 @@ class Member:
 
 
 def again(call: Any) -> Any:
-    for _ in range(100):
+    for _ in range(600):
         answer = call()
         if getattr(answer, "error_code", 0) not in AGAIN:
             return answer
@@ -200,7 +200,7 @@ def commit(broker: Connection, group: str, topic: str) -> int:
         "generation_id_or_member_epoch": -1,
         "topics": [{"name": topic, "partitions": [part]}],
     }
-    for _ in range(100):
+    for _ in range(600):
         code = int(broker.call(OFFSET_COMMIT, 8, values).topics[0].partitions[0].error_code)
         if code not in AGAIN:
             break
@@ -349,7 +349,7 @@ def states(script: Transcript, broker: Connection, topic: str, topic_id: Any) ->
 def find(broker: Connection, key_type: int, keys: list[str]) -> list[int]:
     """The codes with which coordinators are found."""
     asked = {"key_type": key_type, "coordinator_keys": keys}
-    for _ in range(100):
+    for _ in range(600):
         codes = [int(found.error_code) for found in broker.call(FIND, 6, asked).coordinators]
         if codes[0] not in AGAIN:
             break

@@ -123,7 +123,7 @@ class Codes:
 
 def again(call: Any) -> Any:
     """What `call` answers once the coordinator has time for it."""
-    for _ in range(100):
+    for _ in range(600):
         answer = call()
         if answer.error_code not in AGAIN:
             return answer
@@ -146,7 +146,7 @@ def stable(broker: Connection, topic: str) -> list[int]:
 
 
 def settled(broker: Connection, topic: str) -> list[int]:
-    for _ in range(100):
+    for _ in range(600):
         ends = stable(broker, topic)
         if ends[0] == ends[1]:
             break
@@ -172,7 +172,7 @@ def aborted(broker: Connection, topic: str) -> list[int]:
 
 def find(broker: Connection, key: str, kind: int) -> None:
     """Have the coordinator's topic made."""
-    for _ in range(200):
+    for _ in range(600):
         answer = broker.call(FIND_COORDINATOR, 4, {"key_type": kind, "coordinator_keys": [key]})
         if not answer.coordinators[0].error_code:
             return
@@ -337,7 +337,7 @@ def fetched(broker: Connection, group: str, topic: str, *, stable: bool) -> list
 
 
 def fetched_once_stable(broker: Connection, group: str, topic: str) -> list[int]:
-    for _ in range(100):
+    for _ in range(600):
         found = fetched(broker, group, topic, stable=True)
         if not found[0]:
             break

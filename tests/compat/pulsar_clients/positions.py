@@ -29,7 +29,7 @@ def seeking(say: Transcript) -> None:
         ("to the first id", ids[0]),
     ):
         say.attempt(f"seek {label}", lambda where=where: consumer.seek(where))
-        say.line("then", texts(receive(consumer, 10, timeout_ms=2500)))
+        say.line("then", texts(receive(consumer, 10, timeout_ms=4000)))
     producer.send(b"m10")
     say.line("and what comes", texts(receive(consumer, 1)))
 
@@ -37,7 +37,7 @@ def seeking(say: Transcript) -> None:
     shared = client.subscribe(topic, "t", Type.Shared, initial_position=pulsar.InitialPosition.Earliest)
     say.line("all", len(receive(shared, 11)))
     shared.seek(ids[7])
-    say.line("then", sorted(texts(receive(shared, 11, timeout_ms=2500))))
+    say.line("then", sorted(texts(receive(shared, 11, timeout_ms=4000))))
 
     say.section("seek inside a batch")
     topic = say.topic("seek-batch")
@@ -50,7 +50,7 @@ def seeking(say: Transcript) -> None:
     batched.flush()
     got = receive(consumer, 10)
     consumer.seek(got[7].message_id())
-    say.line("from the eighth", texts(receive(consumer, 10, timeout_ms=2500)))
+    say.line("from the eighth", texts(receive(consumer, 10, timeout_ms=4000)))
 
 
 def readers(say: Transcript) -> None:
@@ -63,7 +63,7 @@ def readers(say: Transcript) -> None:
         reader = client.create_reader(topic, start, **how)
         found = []
         while reader.has_message_available():
-            found.append(reader.read_next(5000).data().decode())
+            found.append(reader.read_next(40_000).data().decode())
         reader.close()
         return found
 
@@ -76,11 +76,11 @@ def readers(say: Transcript) -> None:
     tail = client.create_reader(topic, Id.latest)
     say.line("nothing yet", tail.has_message_available())
     producer.send(b"new")
-    say.line("the new one", tail.read_next(5000).data().decode())
+    say.line("the new one", tail.read_next(40_000).data().decode())
     tail.seek(ids[4])
-    say.line("seek", tail.read_next(5000).data().decode())
+    say.line("seek", tail.read_next(40_000).data().decode())
     two = [client.create_reader(topic, Id.earliest) for _ in range(2)]
-    say.line("readers do not share", [reader.read_next(5000).data().decode() for reader in two])
+    say.line("readers do not share", [reader.read_next(40_000).data().decode() for reader in two])
     empty = client.create_reader(say.topic("nothing-here"), Id.earliest)
     say.line("an empty topic", empty.has_message_available())
 
@@ -93,11 +93,11 @@ def readers(say: Transcript) -> None:
         batched.send_async(f"b{i}".encode(), None)
     batched.flush()
     reader = client.create_reader(topic, Id.earliest)
-    places = [reader.read_next(5000).message_id() for _ in range(10)]
+    places = [reader.read_next(40_000).message_id() for _ in range(10)]
     reader.close()
     for inclusive in (False, True):
         reader = client.create_reader(topic, places[3], start_message_id_inclusive=inclusive)
-        say.line(f"from the fourth, inclusive {inclusive}", reader.read_next(5000).data().decode())
+        say.line(f"from the fourth, inclusive {inclusive}", reader.read_next(40_000).data().decode())
         reader.close()
 
 
@@ -146,10 +146,10 @@ def remembered(say: Transcript) -> None:
     for message in receive(consumer, 10, ack=False):
         if int(message.data()[1:]) % 3:
             consumer.acknowledge(message)
-    time.sleep(0.5)
+    time.sleep(1.5)  # the client groups acknowledgements for 0.1 s
     consumer.close()
     consumer = client.subscribe(topic, "s", Type.Shared)
-    say.line("the holes", sorted(texts(receive(consumer, 10, timeout_ms=2000))))
+    say.line("the holes", sorted(texts(receive(consumer, 10, timeout_ms=4000))))
     say.line("nothing more", more(consumer))
 
 

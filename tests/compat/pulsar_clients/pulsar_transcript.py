@@ -14,13 +14,13 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pulsar
 
 ROOT = "persistent://public/default/"
-RECEIVE_MS = 10_000
+RECEIVE_MS = 40_000
 SILENCE_MS = 700  # how long nothing must come before a line says that nothing comes
 
 
@@ -41,7 +41,7 @@ class Transcript:
     def new_client(self) -> pulsar.Client:
         return pulsar.Client(
             self._service,
-            operation_timeout_seconds=10,
+            operation_timeout_seconds=40,
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
         )
 
@@ -72,7 +72,7 @@ class Transcript:
             f"{self._admin}{path}", data, {"Content-Type": "application/json"}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 text = answer.read().decode()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:
@@ -88,18 +88,28 @@ class Transcript:
 
 
 def receive(consumer: Any, count: int, *, ack: bool = True, timeout_ms: int = RECEIVE_MS) -> list[Any]:
-    """The next `count` messages, fewer if they do not come in time."""
+    """The next `count` messages, fewer if nothing comes for so long."""
     messages = []
-    deadline = time.monotonic() + timeout_ms / 1000
     while len(messages) < count:
-        left = max(1, int((deadline - time.monotonic()) * 1000))
         try:
-            message = consumer.receive(timeout_millis=left)
+            message = consumer.receive(timeout_millis=timeout_ms)
         except pulsar.Timeout:
             break
         if ack:
             consumer.acknowledge(message)
         messages.append(message)
+    return messages
+
+
+def shared_out(consumers: Sequence[Any], count: int, *, ack: bool = True) -> list[list[Any]]:
+    """What each gets of `count` messages, fewer if they do not come in time; and whatever else comes."""
+    messages: list[list[Any]] = [[] for _ in consumers]
+    deadline = time.monotonic() + RECEIVE_MS / 1000
+    while sum(map(len, messages)) < count and time.monotonic() < deadline:
+        for got, consumer in zip(messages, consumers, strict=True):
+            got += receive(consumer, count, ack=ack, timeout_ms=100)
+    for got, consumer in zip(messages, consumers, strict=True):
+        got += receive(consumer, 1000, ack=ack, timeout_ms=SILENCE_MS)
     return messages
 
 

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pulsar
-from pulsar_transcript import Transcript, more, receive, texts
+from pulsar_transcript import Transcript, more, receive, shared_out, texts
 
 Type = pulsar.ConsumerType
 Access = pulsar.ProducerAccessMode
@@ -32,7 +32,7 @@ def partitioned(say: Transcript) -> None:
     one = client.subscribe(
         f"{topic}-partition-2", "only-two", initial_position=pulsar.InitialPosition.Earliest
     )
-    say.line("one partition alone", sorted({m.partition_key() for m in receive(one, 40, timeout_ms=1500)}))
+    say.line("one partition alone", sorted({m.partition_key() for m in receive(one, 40, timeout_ms=4000)}))
     status, _ = say.rest("POST", f"/admin/v2/persistent/public/default/{say.prefix}parts/partitions", 6)
     say.line("more partitions", status)
     say.line("now", len(client.get_topic_partitions(topic)))
@@ -43,7 +43,7 @@ def partitioned(say: Transcript) -> None:
     )
     for i in range(60):
         fresh.send(f"f{i}".encode(), partition_key=f"key{i}")
-    halves = [receive(each, 60, timeout_ms=2500) for each in failover]
+    halves = shared_out(failover, 60)
     say.line("failover by partition", [sorted({m.message_id().partition() for m in half}) for half in halves])
     say.line("all of them", sum(map(len, halves)))
 
@@ -95,7 +95,7 @@ def access(say: Transcript) -> None:
 
     def wait() -> None:
         waited.append(
-            client.create_producer(topic, access_mode=Access.WaitForExclusive, send_timeout_millis=2000)
+            client.create_producer(topic, access_mode=Access.WaitForExclusive, send_timeout_millis=10_000)
         )
 
     thread = threading.Thread(target=wait)
@@ -103,7 +103,7 @@ def access(say: Transcript) -> None:
     time.sleep(0.7)
     say.line("one that waits, waits", len(waited))
     one.close()
-    thread.join(10)
+    thread.join(60)
     say.line("until the other is gone", len(waited))
     waited[0].send(b"2")
     fencing = client.create_producer(topic, access_mode=Access.ExclusiveWithFencing)
@@ -120,7 +120,7 @@ def access(say: Transcript) -> None:
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     found = []
     while reader.has_message_available():
-        found.append(reader.read_next(5000).data().decode())
+        found.append(reader.read_next(40_000).data().decode())
     say.line("what got in", found)
 
 
@@ -159,13 +159,13 @@ def deduplication(say: Transcript) -> None:
     producer = client.create_producer(topic, producer_name="p")
     for sequence in (1, 2, 2, 1, 3, 3, 5, 4):
         producer.send(str(sequence).encode(), sequence_id=sequence)
-    say.line("once each", texts(receive(consumer, 8, timeout_ms=1500)))
+    say.line("once each", texts(receive(consumer, 8, timeout_ms=4000)))
     producer.close()
     producer = client.create_producer(topic, producer_name="p")
     say.line("the last sequence is known", producer.last_sequence_id())
     producer.send(b"old", sequence_id=5)
     producer.send(b"new", sequence_id=6)
-    say.line("still once", texts(receive(consumer, 2, timeout_ms=1500)))
+    say.line("still once", texts(receive(consumer, 2, timeout_ms=4000)))
 
 
 def main() -> None:
