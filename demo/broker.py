@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from demo.child import start
 
-START_SECONDS = 15
-STOP_SECONDS = 15
+START_SECONDS = 60
+STOP_SECONDS = 60
 
 
 class Broker(NamedTuple):

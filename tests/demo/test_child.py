@@ -16,7 +16,7 @@ from demo import __main__ as command
 from demo import child, showing
 
 ROOT = Path(__file__).parents[2]
-END_SECONDS = 30
+END_SECONDS = 90
 
 
 def is_alive(pid: int) -> bool:

@@ -25,7 +25,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_short_morning_is_proved(tmp_path: Path) -> None:
     done = run("--rate", str(RATE), "--seconds", str(SECONDS), "--seed", "11", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

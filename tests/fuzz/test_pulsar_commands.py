@@ -17,6 +17,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.hostile import Bystander, memory_mb, unexpected
 
 SECONDS = 300 if os.environ.get("ANABRANCH_SOAK") else 10
+LONGER_S = 200  # on a machine where as much as is wanted takes longer
+WANTED = 3 * SECONDS
 SEED = int(os.environ.get("ANABRANCH_FUZZ_SEED", "21"))
 PATIENCE_S = 0.01
 
@@ -38,6 +40,11 @@ class Victim:
         self._corpus = corpus
         self.outcomes: Counter[str] = Counter()
         self._socket = self._connect()
+
+    @property
+    def least(self) -> int:
+        """How many were answered, or how many ended their connection: whichever is less."""
+        return min(self.outcomes["answered"], self.outcomes["closed"])
 
     def _connect(self) -> socket.socket:
         client = socket.create_connection(self._address, 10)
@@ -85,14 +92,16 @@ def test_odd_commands_in_one_piece(broker: BrokerProcess) -> None:
     assert victim.outcomes["answered"] > 100, victim.outcomes
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 400)
 def test_damaged_commands(broker: BrokerProcess) -> None:
     corpus = PulsarCorpus(SEED + 1)
     victim, sent = Victim(broker.pulsar, corpus), 0
     with Bystander(broker.bootstrap) as other:
         before = memory_mb(broker.pid)
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while (spent_s := time.monotonic() - began) < SECONDS or (
+            victim.least <= WANTED and spent_s < SECONDS + LONGER_S
+        ):
             make = corpus.chance.choices(
                 [corpus.real, corpus.reframed, corpus.mangled, corpus.noise], [40, 40, 15, 5]
             )[0]
@@ -106,7 +115,7 @@ def test_damaged_commands(broker: BrokerProcess) -> None:
         victim.close()
         assert memory_mb(broker.pid) - before < 150
     assert_sound(broker, f"seed {SEED}, {sent} commands")
-    assert min(victim.outcomes["answered"], victim.outcomes["closed"]) > 3 * SECONDS, victim.outcomes
+    assert victim.least > WANTED, victim.outcomes
 
 
 def test_and_it_still_stops_and_starts(broker: BrokerProcess) -> None:

@@ -18,6 +18,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.hostile import Bystander, memory_mb, unexpected
 
 SECONDS = 300 if os.environ.get("ANABRANCH_SOAK") else 10
+LONGER_S = 200  # on a machine where as much as is wanted takes longer
+WANTED = 10 * SECONDS
 SEED = int(os.environ.get("ANABRANCH_FUZZ_SEED", "20"))
 PATIENCE_S = 0.05
 TOPICS = [f"fuzz-{number}" for number in range(4)]
@@ -56,6 +58,11 @@ class Victim:
         self._address = (host, int(port))
         self._socket = self._connect()
         self.outcomes: Counter[str] = Counter()
+
+    @property
+    def least(self) -> int:
+        """How many were answered, or how many ended their connection: whichever is less."""
+        return min(self.outcomes["answered"], self.outcomes["closed"])
 
     def _connect(self) -> socket.socket:
         client = socket.create_connection(self._address, 10)
@@ -98,13 +105,15 @@ def test_every_api_and_version_in_one_piece(broker: BrokerProcess, corpus: Corpu
     assert victim.outcomes["answered"] > 100, victim.outcomes
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 400)
 def test_damaged_requests(broker: BrokerProcess, corpus: Corpus) -> None:
     victim, sent = Victim(broker.bootstrap), 0
     with Bystander(broker.bootstrap) as other:
         before = memory_mb(broker.pid)
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while (spent_s := time.monotonic() - began) < SECONDS or (
+            victim.least <= WANTED and spent_s < SECONDS + LONGER_S
+        ):
             noisy = corpus.chance.random() < 0.02
             victim.send(corpus.noise() if noisy else corpus.framed(corpus.mangled()))
             sent += 1
@@ -114,7 +123,7 @@ def test_damaged_requests(broker: BrokerProcess, corpus: Corpus) -> None:
         victim.close()
         assert memory_mb(broker.pid) - before < 150
     assert_sound(broker, f"seed {SEED}, {sent} requests")
-    assert min(victim.outcomes["answered"], victim.outcomes["closed"]) > 10 * SECONDS, victim.outcomes
+    assert victim.least > WANTED, victim.outcomes
 
 
 def test_and_it_still_stops_and_starts(broker: BrokerProcess) -> None:

@@ -15,7 +15,7 @@ from anabranch.pipelines.project import Project
 from tests.pipelines.numbers import numbers_project
 from tests.support.broker import BrokerProcess
 
-RUN_SECONDS = 400
+RUN_SECONDS = 900
 SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.log.level": "ERROR",
@@ -100,7 +100,7 @@ def letters_in(bootstrap: str, topic: str) -> list[Letter]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Letter] = []
     while True:
-        message = consumer.poll(30)
+        message = consumer.poll(90)
         assert message is not None, "the broker does not answer"
         if message.error() is not None:
             assert message.error().name() == "_PARTITION_EOF"

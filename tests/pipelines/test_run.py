@@ -49,7 +49,7 @@ def test_a_run_that_is_killed_is_taken_up_where_it_was(
 
 
 def wait_for_batches(project: Project, batches: int) -> None:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         found = status.read(project)
         if found and any(flow["batches"] >= batches for flow in found["flows"].values()):
@@ -95,7 +95,7 @@ def check_topics(topics: Topics) -> None:
 def check_status(broker: BrokerProcess, project: Project) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("counted", b'{"number": 0}', partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     code, said, _ = finish(start(project.folder, broker.bootstrap, "status", "--json"))
     assert code == 0
     found = json.loads(said)

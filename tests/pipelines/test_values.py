@@ -41,7 +41,7 @@ def register(broker: BrokerProcess, subject: str) -> bytes:
     request = urllib.request.Request(
         f"{broker.admin}/subjects/{subject}/versions", body, {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return b"\0" + int(json.load(answer)["id"]).to_bytes(4, "big")
 
 

@@ -74,29 +74,29 @@ class Topics:
     def create(self, partitions: int = 3, name: str = "", **config: str) -> str:
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         made = self._admin.create_topics([NewTopic(name, partitions, 1, config=config)])
-        made[name].result(timeout=20)
+        made[name].result(timeout=90)
         return name
 
     def delete(self, name: str) -> None:
-        self._admin.delete_topics([name])[name].result(timeout=20)
+        self._admin.delete_topics([name])[name].result(timeout=90)
 
     def trim(self, name: str, partition: int, offset: int) -> None:
         """Remove the records before `offset`."""
         asked = self._admin.delete_records([TopicPartition(name, partition, offset)])
         for future in asked.values():
-            future.result(timeout=20)
+            future.result(timeout=90)
 
     def grow(self, name: str, partitions: int) -> None:
         from confluent_kafka.admin import NewPartitions
 
-        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=20)
+        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=90)
 
     def fill(self, name: str, numbers: Iterable[int], partitions: int = 3, **settings: Any) -> None:
         """A record a number, which is its value, in the partition of its remainder."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **settings})
         for number in numbers:
             producer.produce(name, b"%d" % number, key=b"k%d" % (number % 7), partition=number % partitions)
-        assert producer.flush(30) == 0
+        assert producer.flush(90) == 0
 
     def values(self, name: str) -> list[bytes]:
         """All committed values, as a real client reads them."""
@@ -110,7 +110,7 @@ class Topics:
                 "auto.offset.reset": "earliest",
             }
         )
-        listed = consumer.list_topics(name, timeout=20).topics[name].partitions
+        listed = consumer.list_topics(name, timeout=90).topics[name].partitions
         consumer.assign([TopicPartition(name, one, 0) for one in listed])
         found: list[bytes] = []
         ended: set[int] = set()
@@ -146,5 +146,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             # An interrupted call leaves the connection to the JVM, and so all further tests, in disorder.
-            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.timeout(1200))
             item.add_marker(pytest.mark.filterwarnings("ignore::UserWarning:pyspark"))

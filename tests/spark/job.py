@@ -24,7 +24,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
 }
-WAIT_S = 100
+WAIT_S = 300
 
 
 def session(where: str) -> SparkSession:

@@ -11,7 +11,7 @@ from typing import Any
 from tests.spark.conftest import Topics
 
 ROOT = Path(__file__).resolve().parents[2]
-_TIMEOUT_S = 300
+_TIMEOUT_S = 900
 
 
 def run_job(where: str, *words: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:

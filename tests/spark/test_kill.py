@@ -29,7 +29,7 @@ from tests.support.spark_cluster import SparkCluster
 IS_SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
 ROOT = Path(__file__).resolve().parents[2]
 A_ROUND = 1500
-WAIT_S = 600 if IS_SOAK else 240
+WAIT_S = 600
 _PYTHON = b"pyspark.daemon"
 
 

@@ -17,7 +17,7 @@ from anabranch.spark.group_offsets import committed_offsets
 from tests.spark.conftest import Topics
 
 Reader = Callable[..., DataFrame]
-WAIT_S = 100
+WAIT_S = 300
 
 
 @pytest.fixture
@@ -80,6 +80,11 @@ def test_topic_to_topic_exactly_once(stream: Reader, topics: Topics, tmp_path: P
     assert numbers == sorted([*range(1100), *range(3, 40, 4)])
 
 
+def rows_of(query: StreamingQuery) -> list[int]:
+    """How many rows each batch had that had any."""
+    return [one.numInputRows for one in query.recentProgress if one.numInputRows]
+
+
 def test_limits_of_a_micro_batch(stream: Reader, topics: Topics, tmp_path: Path) -> None:
     source, sink = topics.create(), topics.create()
     topics.fill(source, range(30))
@@ -94,9 +99,12 @@ def test_limits_of_a_micro_batch(stream: Reader, topics: Topics, tmp_path: Path)
         deadline = time.monotonic() + WAIT_S
         while len(topics.values(sink)) < 140 and time.monotonic() < deadline:
             time.sleep(0.2)
+        # Spark tells of a batch a little after it is there.
+        while not rows_of(query) and time.monotonic() < deadline:
+            time.sleep(0.2)
     finally:
         query.stop()
-    batches = [one.numInputRows for one in query.recentProgress if one.numInputRows]
+    batches = rows_of(query)
     assert len(batches) == 1
     assert 140 <= batches[0] <= 150
 

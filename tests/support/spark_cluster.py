@@ -20,11 +20,18 @@ from anabranch.spark.java import with_java
 from tests.support.process_session import ProcessSession, Served
 
 WORKERS = 2
-EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": str(WORKERS)}
+EXECUTORS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": str(WORKERS),
+    # All of them before the first task: whoever comes late would find that the others have done it.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "240s",
+}
 """Settings of a session that uses the whole of it."""
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
-_READY_TIMEOUT_S = 60.0
+_READY_TIMEOUT_S = 240.0
 
 
 class SparkClusterFailed(Exception):

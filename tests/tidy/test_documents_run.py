@@ -55,7 +55,7 @@ class Shell:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
 
@@ -86,7 +86,7 @@ class Shell:
         words += ["--kafka-port", "0", "--ready-file", str(ready)]
         process = subprocess.Popen(words, cwd=self.folder, env=self._environment, stdout=subprocess.DEVNULL)
         self._brokers.append(process)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while not ready.exists():
             assert process.poll() is None, f"{words} ended with {process.returncode}"
             assert time.monotonic() < deadline, f"{words} does not serve"
@@ -98,11 +98,11 @@ class Shell:
     def stop(self) -> None:
         ended = []
         if self._session is not None:
-            self._session.communicate(timeout=20)
+            self._session.communicate(timeout=90)
             ended.append(self._session.returncode)
         for process in self._brokers:
             process.send_signal(signal.SIGTERM)
-        ended += [process.wait(20) for process in self._brokers]
+        ended += [process.wait(90) for process in self._brokers]
         assert not any(ended), f"a broker or the session of Python ended badly: {ended}"
 
 
@@ -113,6 +113,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     opened.stop()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", TRIED)
 def test_the_page_runs(page: str, shell: Shell) -> None:
     for block in blocks(page):

@@ -126,7 +126,7 @@ def test_reading_goes_on_while_files_are_merged_and_removed(
 
     thread = threading.Thread(target=maintain)
     thread.start()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     reads = 0
     try:
         while reads < 4 or not merged():
@@ -221,6 +221,6 @@ def shell(command: str, bootstrap: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "ANABRANCH_BOOTSTRAP": bootstrap}
     done = subprocess.run(
-        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60
+        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=180
     )
     assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
