@@ -27,6 +27,7 @@ from anabranch.subscriptions.cursor import Cursor
 _FRESH_MS = 10_000
 _MOST_READERS = 10_000
 _MOST_ALIKE = 16
+_MOST_CHARACTERS = 8 << 20  # of names, which clients may make up
 
 Place = tuple[str, int]
 """A partition, by the name of its topic and its index."""
@@ -79,6 +80,7 @@ class Handovers:
         self._clock = clock
         self._readers: dict[tuple[Partition, str | None, str | None], dict[str, _Reader]] = {}
         self._lately: dict[tuple[Place, str | None, str | None], dict[str, _Asked]] = {}
+        self._characters = 0  # of the names in it
 
     @property
     def are_none(self) -> bool:
@@ -120,14 +122,18 @@ class Handovers:
         """The groups whose positions were asked for in the same way and not long ago, with this one."""
         since_ms = asked.asked_ms - _FRESH_MS
         known = self._lately.pop(key, {})
+        if known:
+            self._characters -= _characters(key, known)
         lately = {other: each for other, each in known.items() if each.asked_ms >= since_ms}
         lately.pop(group_id, None)
         if len(lately) >= _MOST_ALIKE:
             del lately[next(iter(lately))]
         lately[group_id] = asked
-        if len(self._lately) >= _MOST_READERS:
-            del self._lately[next(iter(self._lately))]
         self._lately[key] = lately
+        self._characters += _characters(key, lately)
+        while len(self._lately) > _MOST_READERS or self._characters > _MOST_CHARACTERS:
+            oldest = next(iter(self._lately))
+            self._characters -= _characters(oldest, self._lately.pop(oldest))
         return lately
 
     def ahead_of(
@@ -165,3 +171,8 @@ class Handovers:
         if reader.client is not None and self._ahead(reader.group_id, *reader.place) is None:
             return None  # its group has no members any more
         return reader
+
+
+def _characters(key: tuple[Place, str | None, str | None], lately: dict[str, _Asked]) -> int:
+    (topic, _), _, client_id = key
+    return len(topic) + len(client_id or "") + sum(map(len, lately))

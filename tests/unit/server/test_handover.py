@@ -1,6 +1,7 @@
 """Members of a Kafka group go on where Pulsar consumers stopped: what was acknowledged ahead is left out."""
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,17 @@ async def test_other_clients_get_everything(served: Served) -> None:
     asks(served, acked(1, 3))
     served.peer.address = "127.0.0.2"
     assert (await fetched(served, 1))[0] == list(range(1, 12))
+
+
+async def test_names_that_clients_make_up_are_not_kept_for_long(served: Served) -> None:
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            group = f"{number}" + "g" * 16_000
+            served.services.handovers.asked(served.peer, CLIENT, group, ("t", number), 1)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 16 << 20, "of 32 MB"
+    asks(served, acked(1, 3))
+    assert await all_from(served, 1) == [1, 2, *range(4, 12)]
