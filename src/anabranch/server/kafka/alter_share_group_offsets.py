@@ -31,7 +31,8 @@ async def alter_share_group_offsets(request: Any, ctx: RequestContext) -> Answer
             if topic is not None and _refusal(topic, part) is None
         }
         if topic is not None and offsets:
-            starts[topic.id] = NewStart(topic.name.kafka, offsets)
+            before = starts.get(topic.id, NewStart(topic.name.kafka, {}))  # if it is named twice
+            starts[topic.id] = before._replace(offsets={**before.offsets, **offsets})
     try:
         await ctx.services.share_groups.alter(request.group_id, starts)
     except Refused as refused:

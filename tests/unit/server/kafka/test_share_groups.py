@@ -113,6 +113,16 @@ async def test_a_reset_that_is_cut_off_leaves_what_was(broker: WholeBroker, orde
     assert await states.read(key) == ShareState(epoch, 5, (StateBatch(7, 8, DONE, 1),))
 
 
+async def test_a_topic_that_is_named_twice_is_reset_wherever_that_is_said(
+    broker: WholeBroker, orders: Any
+) -> None:
+    parts = [[{"partition_index": 0, "start_offset": 3}], [{"partition_index": 1, "start_offset": 4}]]
+    topics = [{"topic_name": "orders", "partitions": each} for each in parts]
+    answer = await broker.ask(ALTER, 0, group_id=GROUP, topics=topics)
+    assert [topic.partitions[0].error_code for topic in answer.responses] == [0, 0]
+    assert await starts(broker) == {0: 3, 1: 4}
+
+
 async def test_who_joins_during_a_reset_reads_from_there(broker: WholeBroker, orders: Any) -> None:
     await set_start(broker, p0=1)
     member = Member(broker)
