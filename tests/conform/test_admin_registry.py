@@ -79,6 +79,7 @@ async def test_refusals(http: Http) -> None:
         ("GET", "/subjects/s/versions/0"): 42202,
         ("GET", "/subjects/s/versions/first"): 42202,
         ("GET", "/subjects/s/versions/99999999999"): 42202,
+        ("GET", "/subjects/s/versions/" + "0" * 10 + "1" * 5000): 42202,
         ("GET", "/schemas/ids/7"): 40403,
         ("GET", "/schemas/ids/99999999999999999999"): 404,
         ("GET", "/schemas/ids/7/versions"): 40403,

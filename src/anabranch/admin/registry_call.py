@@ -75,12 +75,13 @@ def version_of(call: Call) -> int:
     text = call.path["version"]
     if text in ("latest", str(LATEST)):
         return LATEST
-    if not text.isdecimal() or not 1 <= int(text[:11]) < 1 << 31:
+    number = int(text) if text.isdecimal() and len(text) <= 10 else 0
+    if not 1 <= number < 1 << 31:
         raise InvalidVersion(
             f"The specified version '{text[:100]}' is not a valid version id. Allowed values are between "
             '[1, 2^31-1] and the string "latest"'
         )
-    return int(text)
+    return number
 
 
 def id_of(call: Call) -> int:

@@ -16,6 +16,7 @@ from anabranch.schemas.errors import (
     IncompatibleSchema,
     InvalidSchema,
     InvalidSubject,
+    InvalidVersion,
     NotPermitted,
     SchemaNotFound,
     SubjectNotFound,
@@ -39,6 +40,7 @@ from anabranch.schemas.subject_store import MAX_VERSIONS, SubjectStore
 from anabranch.schemas.subjects import is_of_keys, value_subject
 
 MAX_SUBJECT_LENGTH = 1000
+MAX_NUMBER = (1 << 31) - 1  # of a version, as clients read it
 
 
 class Registered(NamedTuple):
@@ -263,6 +265,8 @@ def _number(document: SubjectDocument, version: int | None, is_import: bool) -> 
         raise InvalidSchema(f"the subject has {MAX_VERSIONS} schemas and can have no more")
     if version is None or version == document.next + 1:
         return document.next
+    if not 0 < version <= MAX_NUMBER:
+        raise InvalidVersion(f"{version} is no version, {MAX_NUMBER} is the last one")
     if not is_import:
         raise InvalidSchema("Version is not one more than previous version")
     if any(one.number + 1 == version for one in document.versions):

@@ -127,8 +127,10 @@ class SubjectStore:
     async def keep_schema(self, schema: Schema, wanted: int | None = None) -> int:
         """The id under which it is kept from now on.
 
-        NotPermitted if it is kept under another than `wanted`, or that is another's.
+        NotPermitted if it is kept under another than `wanted`, or that is another's or none.
         """
+        if wanted is not None and not 0 < wanted <= MAX_ID:
+            raise NotPermitted(f"{wanted} is no id, {MAX_ID} is the last one")
         kept = await self.id_of(schema.guid)
         if kept is not None:
             if wanted not in (None, kept):

@@ -303,6 +303,10 @@ async def test_importing(faces: Faces) -> None:
     with pytest.raises(errors.NotPermitted, match="read-write"):
         await faces.add("s", avro("c"))
     assert await faces.add("s", avro("b")) == (3, 101)
+    with pytest.raises(errors.NotPermitted, match="no id"):
+        await faces.add("s", avro("c"), id=1 << 31)
+    with pytest.raises(errors.InvalidVersion):
+        await faces.add("s", avro("c"), id=102, version=1 << 31)
     await faces.store.set("s", mode=None)
     assert (await faces.add("s", avro("a", q=0)))[0] == 6
     with pytest.raises(errors.InvalidSchema, match="one more"):
