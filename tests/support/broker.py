@@ -22,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-READY_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 90.0
 
 
 class BrokerFailed(Exception):

@@ -11,7 +11,7 @@ PROGRAM = str(Path(sys.executable).with_name("anabranch"))
 
 
 def anabranch(
-    *arguments: str, bootstrap: str = "", stdin: str = "", exit_code: int | None = 0, timeout_s: float = 60
+    *arguments: str, bootstrap: str = "", stdin: str = "", exit_code: int | None = 0, timeout_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and check its exit code, unless that is None."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
