@@ -180,18 +180,22 @@ class Flushing:
         cursor.is_own = True
 
     async def _write_shard(self, cursors: list[DurableCursor]) -> dict[DurableCursor, AnabranchError]:
-        try:
-            for cursor in cursors:
+        failures: dict[DurableCursor, AnabranchError] = {}
+        for cursor in cursors:
+            try:
                 await self._make_own(cursor)
-        except (AnabranchError, OSError) as error:
-            return dict.fromkeys(cursors, _named(error))
-        taken = [_take(cursor) for cursor in cursors]
+            except (
+                AnabranchError,
+                OSError,
+            ) as error:  # members of its group read, which is nothing to others
+                failures[cursor] = _named(error)
+        taken = [_take(cursor) for cursor in cursors if cursor not in failures]
         try:
             await self._store.write_chunks([_added(snapshot) for snapshot in taken if _adds(snapshot)])
         except (AnabranchError, OSError) as error:
             for snapshot in taken:
                 snapshot.cursor.cursor.not_kept(snapshot.chunks)
-            return dict.fromkeys(cursors, _named(error))
+            return {**dict.fromkeys(cursors, _named(error)), **failures}
         for snapshot in taken:
             _is_added(snapshot)
         moved = {
@@ -205,7 +209,6 @@ class Flushing:
                 refused.update(await self._store.write_positions(moved))
         except (AnabranchError, OSError) as error:
             refused = dict.fromkeys(moved, _named(error))
-        failures = {}
         for snapshot in taken:
             if snapshot.cursor.name in refused:
                 failures[snapshot.cursor] = refused[snapshot.cursor.name]

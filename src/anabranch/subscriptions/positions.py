@@ -16,6 +16,7 @@ How and when they are written is `Flushing`'s.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from anabranch.base.turns import Turns
 from anabranch.subscriptions.durable import (
     CursorName,
     DurableCursor,
+    GroupInUse,
     PositionStore,
     SnapshotStore,
     StoredSubscription,
@@ -63,7 +65,8 @@ class Positions:
         cursors = dict(self._open.get((topic, partition), {}))
         for cursor in cursors.values():
             if cursor.stale:  # before anything is read that could be taken for acknowledged after a crash
-                await self._flushing.save(cursor)
+                with suppress(GroupInUse):  # they go all the same, and the position is the members' to keep
+                    await self._flushing.save(cursor)
             elif cursor.is_dirty:
                 self._flushing.touched(cursor)
         return cursors

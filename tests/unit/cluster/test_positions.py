@@ -321,6 +321,36 @@ async def test_members_that_come_later_do_not_keep_positions_from_being_kept(kep
         await kept.positions.attached(cursor)
 
 
+async def handed_over(kept: Kept, committed: int) -> None:
+    """Offsets 10 and 11 were acknowledged ahead of 4; now Kafka's members read, and are at `committed`."""
+    cursor = await kept.create("s", at=4)
+    cursor.cursor.ack(10, 12)
+    await kept.positions.save(cursor)
+    restart(kept)
+    await kept.kafka_commits("s", committed)
+    restart(kept)
+    (await kept.groups.look("s")).groups["s"] = Members()  # type: ignore[assignment]
+
+
+async def test_a_group_that_has_members_keeps_no_other_position_from_being_kept(kept: Kept) -> None:
+    await handed_over(kept, 20)
+    assert (await kept.find("s")) is not None, "and what it has acknowledged ahead is of no use any more"
+    shard = kept.stored.shard_of("s")
+    other = next(name for name in "abcdefgh" if kept.stored.shard_of(name) == shard)
+    cursor = await kept.create(other, at=0)
+    cursor.cursor.ack(0, 5)
+    kept.positions.touched(cursor)
+    await kept.positions.stop()
+    assert await kept.committed(other) == 5
+
+
+async def test_a_topic_is_opened_though_members_have_moved_a_subscription_back(kept: Kept) -> None:
+    await handed_over(kept, 2)
+    cursor = await kept.find("s")
+    assert cursor is not None
+    assert (cursor.cursor.mark_delete, cursor.cursor.acked_ahead()) == (2, 0)
+
+
 async def test_offsets_of_subscriptions_do_not_expire(kept: Kept) -> None:
     await kept.create("s", at=3)
     await kept.kafka_commits("other", 5)
