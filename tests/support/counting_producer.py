@@ -47,7 +47,7 @@ def producer(args: argparse.Namespace) -> ck.Producer:
             "enable.idempotence": args.idempotent,
             "compression.type": args.compression,
             "linger.ms": 3,
-            "message.timeout.ms": 120_000,
+            "message.timeout.ms": 300_000,
             "retry.backoff.ms": 20,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
@@ -99,7 +99,7 @@ def main() -> None:
             sent += 1
         except BufferError:
             client.poll(0.01)
-    client.flush(60)
+    client.flush(120)
     ledger.end(sent)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from anabranch.wire.pulsar.frames import SIZE, Frame, read_frame
 from tests.support.pulsar_wire import Command, frame, request_id_of
 
-WAIT_S = 15.0
+WAIT_S = 30.0
 
 
 class SocketClient:

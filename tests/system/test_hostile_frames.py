@@ -44,7 +44,7 @@ def unharmed(bystander: Bystander) -> Iterator[None]:
 
 def connected(broker: BrokerProcess) -> socket.socket:
     host, port = broker.bootstrap.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), 10)
+    return socket.create_connection((host, int(port)), 60)
 
 
 def ends(client: socket.socket) -> bool:
@@ -102,11 +102,15 @@ def test_what_is_no_request_ends_the_connection(broker: BrokerProcess, data: byt
 
 
 def test_the_log_says_why(broker: BrokerProcess) -> None:
-    time.sleep(1.1)
-    with connected(broker) as client:
-        client.sendall(FRAMES["unknown api"])
-        assert ends(client)
-    assert "API 999 is unknown" in broker.log.read_text()
+    """Not every time: what comes again and again is said once a second."""
+    before = broker.log.stat().st_size
+    deadline = time.monotonic() + 60
+    while b"API 999 is unknown" not in broker.log.read_bytes()[before:]:
+        assert time.monotonic() < deadline, broker.last_lines()
+        time.sleep(1.1)
+        with connected(broker) as client:
+            client.sendall(FRAMES["unknown api"])
+            assert ends(client)
 
 
 def test_answers_before_a_bad_frame_arrive(broker: BrokerProcess) -> None:
@@ -158,7 +162,7 @@ def test_answers_in_order_whatever_is_pipelined_in_whatever_pieces(broker: Broke
         sent.append((key, version))
         requests.send(key, version, values)
     data = requests.data
-    with raw.Connection(broker.bootstrap, timeout_s=30) as client:
+    with raw.Connection(broker.bootstrap, timeout_s=60) as client:
         sender = threading.Thread(target=send_in_pieces, args=(client, data, chance))
         sender.start()
         for number, (key, version) in enumerate(sent, 1):

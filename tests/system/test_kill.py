@@ -54,7 +54,7 @@ def create_topic(bootstrap: str, topic: str) -> None:
     settings = {"segment.bytes": str(1 << 20), "index.interval.bytes": "512"}
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)]).values():
-        future.result(timeout=10)
+        future.result(timeout=60)
 
 
 def start_producers(bootstrap: str, topic: str, folder: Path) -> dict[str, subprocess.Popen[bytes]]:
@@ -65,11 +65,19 @@ def start_producers(bootstrap: str, topic: str, folder: Path) -> dict[str, subpr
     return {name: subprocess.Popen(command(name, options)) for name, options in PRODUCERS.items()}
 
 
+def wait_until_all_write(folder: Path) -> None:
+    """Until each has an acknowledgement: a kill hits all of them, and none is told to stop before it can."""
+    deadline = time.monotonic() + 120
+    while not all((folder / name).exists() and (folder / name).stat().st_size for name in PRODUCERS):
+        assert time.monotonic() < deadline, "a producer does not get on"
+        time.sleep(0.05)
+
+
 def stop_producers(producers: dict[str, subprocess.Popen[bytes]]) -> None:
     for process in producers.values():
         process.send_signal(signal.SIGTERM)
     for name, process in producers.items():
-        assert process.wait(90) == 0, f"producer {name} failed"
+        assert process.wait(150) == 0, f"producer {name} failed"
 
 
 def acknowledged(ledger: Path) -> dict[int, tuple[int, int]]:
@@ -88,11 +96,11 @@ def read_partition(bootstrap: str, topic: str, partition: int) -> list[tuple[int
         {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
     )
     where = ck.TopicPartition(topic, partition, 0)
-    low, high = consumer.get_watermark_offsets(where, timeout=10)
+    low, high = consumer.get_watermark_offsets(where, timeout=60)
     assert low == 0
     consumer.assign([where])
     rows: list[tuple[int, str, int]] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(rows) < high and time.monotonic() < deadline:
         for message in consumer.consume(5000, timeout=1):
             assert message.error() is None, message.error()
@@ -138,6 +146,7 @@ def test_nothing_acknowledged_is_lost(broker: BrokerProcess, tmp_path: Path) -> 
     create_topic(broker.bootstrap, topic)
     producers = start_producers(broker.bootstrap, topic, tmp_path)
     try:
+        wait_until_all_write(tmp_path)
         for number in range(KILLS):
             time.sleep(chance.uniform(0.5, 2.0))
             broker.kill()
@@ -219,9 +228,10 @@ def test_no_answered_change_of_topics_is_lost(broker: BrokerProcess) -> None:
     topics = Topics()
     for _ in range(KILLS):
         killer = threading.Timer(chance.uniform(0.05, 0.5), broker.kill)
-        killer.start()
         try:
             with raw.Connection(broker.bootstrap) as connection:
+                topics.one_change(connection, chance)
+                killer.start()
                 while True:
                     topics.one_change(connection, chance)
         except OSError:  # ConnectionError among them: the kill

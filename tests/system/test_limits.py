@@ -18,7 +18,10 @@ import pytest
 from tests.compat.clients import raw
 from tests.support.broker import BrokerProcess
 from tests.support.hostile import Bystander, memory_mb, open_files, open_sockets, unexpected
+from tests.support.stalls import Stalls
 from tests.system.test_kill import SCRIPT, acknowledged, read_partition
+
+IDLE_MS = "5000"  # longer than a busy machine keeps from talking who wants to
 
 
 @contextmanager
@@ -31,7 +34,7 @@ def running(folder: Path, **settings: str) -> Iterator[BrokerProcess]:
 
 def connected(broker: BrokerProcess) -> socket.socket:
     host, port = broker.bootstrap.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), 10)
+    return socket.create_connection((host, int(port)), 60)
 
 
 def is_served(client: socket.socket) -> bool:
@@ -49,7 +52,7 @@ def is_open(broker: BrokerProcess) -> bool:
         return is_served(client)
 
 
-def eventually(holds: Callable[[], object], seconds: float = 10) -> bool:
+def eventually(holds: Callable[[], object], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -78,7 +81,7 @@ def test_no_more_connections_than_allowed(tmp_path: Path, setting: str) -> None:
 
 
 def test_silent_connections_are_closed_and_others_are_not(tmp_path: Path) -> None:
-    with running(tmp_path, connections_max_idle_ms="2000") as broker, Bystander(broker.bootstrap) as other:
+    with running(tmp_path, connections_max_idle_ms=IDLE_MS) as broker, Bystander(broker.bootstrap) as other:
         silent, talks = connected(broker), connected(broker)
         assert is_served(silent)
         silent.settimeout(0.2)
@@ -92,7 +95,7 @@ def test_silent_connections_are_closed_and_others_are_not(tmp_path: Path) -> Non
             except ConnectionResetError:
                 return True
 
-        assert eventually(closed, 15)
+        assert eventually(closed)
         assert is_served(talks)
         other.check()
         for client in (silent, talks):
@@ -100,7 +103,7 @@ def test_silent_connections_are_closed_and_others_are_not(tmp_path: Path) -> Non
 
 
 def test_a_client_that_takes_nothing_is_closed_for_silence(tmp_path: Path) -> None:
-    with running(tmp_path, connections_max_idle_ms="2000") as broker, Bystander(broker.bootstrap) as other:
+    with running(tmp_path, connections_max_idle_ms=IDLE_MS) as broker, Bystander(broker.bootstrap) as other:
         with raw.Connection(broker.bootstrap) as client:
             topic_id = raw.create_topic(client, "large")
             for _ in range(20):
@@ -186,7 +189,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
             [program, "standalone", "--data", str(broker.data), "--kafka-port", "0"],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=90,
         )
         assert second.returncode == 1
         assert f"in use by process {broker.pid}" in second.stderr
@@ -210,9 +213,11 @@ def test_sigterm_under_load_loses_nothing_and_leaves_the_mark(tmp_path: Path) ->
             for number, ledger in enumerate(ledgers)
         ]
         try:
+            assert eventually(lambda: all(ledger.exists() and ledger.stat().st_size for ledger in ledgers))
             for _ in range(3):
                 time.sleep(1)
-                assert broker.stop() < 4
+                with Stalls() as stalls:
+                    assert broker.stop() < 4 + stalls.lost_s
                 assert mark.exists()
                 broker.start()
                 assert not mark.exists()
@@ -220,7 +225,7 @@ def test_sigterm_under_load_loses_nothing_and_leaves_the_mark(tmp_path: Path) ->
             for process in producers:
                 process.send_signal(signal.SIGTERM)
             for process in producers:
-                assert process.wait(60) == 0
+                assert process.wait(120) == 0
         finally:
             for process in producers:
                 process.kill()
@@ -244,12 +249,15 @@ def test_a_stop_answers_those_who_wait(tmp_path: Path) -> None:
         wait = raw.fetch_request([(topic_id, [(0, 0)])], max_wait=60_000)
         waiting = client.send(raw.FETCH, 16, wait)
         behind = client.send(raw.API_VERSIONS, 0)
+        with raw.Connection(broker.bootstrap) as other:  # by the time that it is served the others were read
+            for _ in range(3):
+                other.call(raw.API_VERSIONS, 0)
         time.sleep(0.2)
         stopping = threading.Thread(target=broker.stop)
         stopping.start()
         assert client.receive(raw.FETCH, 16, waiting).error_code == 0
         assert client.receive(raw.API_VERSIONS, 0, behind).error_code == 0
-        stopping.join(15)
+        stopping.join(60)
         assert client.receive_frame() is None
         client.close()
 
@@ -262,7 +270,8 @@ def test_a_stop_does_not_wait_for_clients_that_do_not_read(tmp_path: Path) -> No
             raw.produce(client, "large", raw.batch([bytes(900_000)]))
         client.send(raw.FETCH, 16, raw.fetch_request([(topic_id, [(0, 0)])], partition_max_bytes=50 << 20))
         time.sleep(0.2)
-        assert broker.stop() < 8
+        with Stalls() as stalls:
+            assert broker.stop() < 8 + stalls.lost_s
         client.close()
 
 
@@ -275,7 +284,7 @@ def test_two_signals_end_it_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
     os.kill(broker.pid, signal.SIGCONT)
-    assert process.wait(10) is not None
+    assert process.wait(60) is not None
     broker._process = None
     with broker:
         assert json.loads((tmp_path / "ready.json").read_text())["pid"] == broker.pid
