@@ -174,11 +174,12 @@ def _constant(said: Node) -> Callable[[], Node]:
 
 
 def _check_references(resource: "Resource[Any]", resolver: "Resolver[Any]") -> None:
-    """Unresolvable if a reference of it, or of anything in it, leads nowhere."""
-    if isinstance(resource.contents, dict):
-        reference = resource.contents.get("$ref")
-        if isinstance(reference, str):
-            resolver.lookup(reference)
+    """InvalidSchema if a reference of it, or of anything in it, leads nowhere, in a circle or to no schema.
+
+    Now, since no later schema could be compared with it.
+    """
+    if isinstance(resource.contents, dict) and isinstance(resource.contents.get("$ref"), str):
+        node(resource.contents, resolver)
     for inner in resource.subresources():
         _check_references(inner, resolver.in_subresource(inner))
 

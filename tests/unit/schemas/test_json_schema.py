@@ -216,10 +216,25 @@ def test_what_is_no_schema(text: str) -> None:
         json_schema.parse(text, {})
 
 
-def test_a_schema_that_is_nothing_but_itself() -> None:
-    circle = parsed({"$ref": "#"})
-    with pytest.raises(InvalidSchema, match="circle"):
-        json_comparison.differences(circle, circle, lenient=False)
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        ({"$ref": "#"}, "circle"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "circle"),
+        ({"properties": {"a": {"items": {"$ref": "#/properties/a/items"}}}}, "circle"),
+        ({"title": "t", "properties": {"a": {"$ref": "#/title"}}}, "neither an object nor a boolean"),
+        ({"properties": {"a": {"$ref": "#/nowhere"}}}, "nothing at '#/nowhere'"),
+    ],
+)
+def test_references_that_lead_to_no_schema(schema: Any, complaint: str) -> None:
+    """Refused when they come: nothing could follow them."""
+    with pytest.raises(InvalidSchema, match=complaint):
+        parsed(schema)
+
+
+def test_references_that_lead_back_through_something() -> None:
+    tree = parsed({"type": "object", "properties": {"next": {"$ref": "#"}}})
+    assert json_comparison.differences(tree, tree, lenient=False) == []
 
 
 def test_work_has_an_end() -> None:
