@@ -24,5 +24,6 @@ def delete_group(
     else:
         effects.records += offsets.tombstones(group_id)
         effects.records += group.tombstones()
+        effects.each_for_itself()  # what a crash leaves of the group is asked for again
     effects.reply(token, {"group_id": group_id, "error_code": code})
     return effects

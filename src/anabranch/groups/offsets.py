@@ -152,6 +152,7 @@ class CommittedOffsets:
             effects.reply(token, {"error_code": ErrorCode.non_empty_group, "topics": []})
         else:
             answers = [self._delete_topic(group, topic, effects) for topic in topics]
+            effects.each_for_itself()
             effects.reply(token, {"topics": answers})
         return effects
 

@@ -24,6 +24,7 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, java_hash, partition_for
+from anabranch.groups.deletion import delete_group
 from anabranch.groups.effects import Answer, Effects, Producer, Token
 from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings, TopicFacts
@@ -352,5 +353,22 @@ async def test_more_offsets_that_are_too_old_than_fit_a_batch(tmp_path: Path) ->
         assert await broker.groups.submit(LONG_GROUP, expire) == {"done": True}
         assert await kept(broker) == 0
         assert LONG_GROUP not in (await broker.groups.look(LONG_GROUP)).groups
+    async with coordinated(tmp_path) as broker:
+        assert await kept(broker) == 0
+
+
+@pytest.mark.parametrize("what", ["the group", "its offsets"])
+async def test_more_is_deleted_than_fits_a_batch(tmp_path: Path, what: str) -> None:
+    def delete(shard: GroupShard, token: Token, now_ms: int) -> Effects:
+        if what == "the group":
+            return delete_group(shard.groups, shard.offsets, LONG_GROUP, token)
+        topic = TopicPartitions(LONG_TOPIC, None, range(4_000))
+        return shard.offsets.delete(LONG_GROUP, [topic], token, now_ms)
+
+    async with coordinated(tmp_path) as broker:
+        assert await committed_much(broker) == 4_000
+        answer = await broker.groups.submit(LONG_GROUP, delete)
+        assert not answer.get("error_code")
+        assert await kept(broker) == 0
     async with coordinated(tmp_path) as broker:
         assert await kept(broker) == 0
