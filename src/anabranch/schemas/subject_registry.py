@@ -35,7 +35,7 @@ from anabranch.schemas.reading import (
 )
 from anabranch.schemas.references import LATEST, imports_of, with_numbers
 from anabranch.schemas.schema import Schema, takes_long
-from anabranch.schemas.strategy import Rules
+from anabranch.schemas.strategy import Rules, Strategy
 from anabranch.schemas.subject_store import MAX_VERSIONS, SubjectStore
 from anabranch.schemas.subjects import is_of_keys, value_subject
 
@@ -98,13 +98,19 @@ class SubjectRegistry:
             if one.schema == id:
                 return one
         for one in () if schema.references else reversed(known):
-            other = await self._store.schema_of(one)
-            if other.references and other.type == schema.type:
-                imports = await imports_of(self._store, other)
-                size = _size(schema, other, *imports.values())
-                if await self._store.aside.run(size, is_inlined, schema, other, imports):
-                    return one
+            if await self._is_inlined(schema, await self._store.schema_of(one)):
+                return one
         return None
+
+    async def _is_inlined(self, schema: Schema, other: Schema) -> bool:
+        if not other.references or other.type != schema.type:
+            return False
+        try:
+            imports = await imports_of(self._store, other)
+        except InvalidSchema:
+            return False  # it has gone with its topic
+        size = _size(schema, other, *imports.values())
+        return await self._store.aside.run(size, is_inlined, schema, other, imports)
 
     async def formatted(self, schema: Schema, format: str) -> str:
         """The text in a form that somebody asks for by name."""
@@ -135,6 +141,8 @@ class SubjectRegistry:
         self, new: Schema, imports: Imports, living: list[VersionDocument], rules: Rules
     ) -> list[str]:
         strategy = rules.strategy
+        if strategy is Strategy.ALWAYS_COMPATIBLE:
+            return []  # nor does it matter whether what is there could be read
         for version in reversed(living):
             old = await self._store.schema_of(version)
             if rules.group is not None and old.group(rules.group) != new.group(rules.group):

@@ -189,6 +189,22 @@ async def test_a_schema_with_what_it_refers_to_in_its_text_is_the_same(faces: Fa
     assert await faces.add("s", whole) == (2, 3), "what is deleted is not the same as anything"
 
 
+async def test_what_a_schema_refers_to_may_go_with_its_topic(faces: Faces) -> None:
+    """A topic is deleted whoever refers to its schemas; then nothing can be compared with theirs."""
+    inner = Definition("AVRO", avro("x", name="n.I").text.encode())
+    await faces.pulsar.register("inner-value", inner, S.FULL, topic="persistent://public/default/inner")
+    text = json.dumps({"type": "record", "name": "n.O", "fields": [{"name": "i", "type": "I"}]})
+    outer = Schema(text, references=[Reference("n.I", "inner-value", 1)])
+    assert await faces.add("s", outer) == (1, 2)
+    await faces.pulsar.remove("inner-value")
+    with pytest.raises(errors.SchemaNotFound):
+        await faces.kafka.find("s", avro("a"))
+    with pytest.raises(errors.InvalidSchema, match="to refer to"):
+        await faces.add("s", avro("a"))
+    assert await faces.add("s", avro("a"), NONE) == (2, 3)
+    assert await faces.add("s", avro("a", b=0)) == (3, 4)
+
+
 @pytest.mark.parametrize(
     ("reference", "complaint"),
     [
