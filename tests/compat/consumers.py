@@ -22,7 +22,7 @@ def with_confluent(bootstrap: str, topic: str, partition: int, end: int) -> Rows
     consumer = ck.Consumer(conf)
     consumer.assign([ck.TopicPartition(topic, partition, 0)])
     rows: Rows = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while len(rows) < end and time.monotonic() < deadline:
         for message in consumer.consume(1000, timeout=0.5):
             assert message.error() is None, message.error()
@@ -37,7 +37,7 @@ def with_kafka_python(bootstrap: str, topic: str, partition: int, end: int) -> R
     consumer.assign([where])
     consumer.seek(where, 0)
     rows: Rows = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while len(rows) < end and time.monotonic() < deadline:
         for records in consumer.poll(timeout_ms=500).values():
             rows += [(record.offset, record.value) for record in records]
@@ -52,7 +52,7 @@ def with_aiokafka(bootstrap: str, topic: str, partition: int, end: int) -> Rows:
         async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
             consumer.assign([where])
             consumer.seek(where, 0)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 90
             while len(rows) < end and time.monotonic() < deadline:
                 for records in (await consumer.getmany(timeout_ms=500)).values():
                     rows += [(record.offset, record.value) for record in records]

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import confluent_kafka as ck
 import pulsar
 import pytest
 
@@ -21,7 +22,7 @@ def connect() -> Iterator[Connect]:
 
     def open(url: str) -> pulsar.Client:
         quiet = pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null")
-        clients.append(pulsar.Client(url, operation_timeout_seconds=20, logger=quiet))
+        clients.append(pulsar.Client(url, operation_timeout_seconds=60, logger=quiet))
         return clients[-1]
 
     yield open
@@ -29,7 +30,7 @@ def connect() -> Iterator[Connect]:
         client.close()
 
 
-def take(consumer: pulsar.Consumer, count: int, wait_ms: int = 10_000) -> list[pulsar.Message]:
+def take(consumer: pulsar.Consumer, count: int, wait_ms: int = 30_000) -> list[pulsar.Message]:
     messages = []
     while len(messages) < count:
         try:
@@ -41,6 +42,16 @@ def take(consumer: pulsar.Consumer, count: int, wait_ms: int = 10_000) -> list[p
 
 def values(messages: list[pulsar.Message]) -> list[int]:
     return [int(message.data()) for message in messages]
+
+
+def kept_at(broker: BrokerProcess, offset: int) -> None:
+    """Wait until the subscription's position is kept: as the offset of the group of its name."""
+    group = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "s", "log_level": 0})
+    deadline = time.monotonic() + 60
+    while group.committed([ck.TopicPartition("orders", 0)], timeout=60)[0].offset < offset:
+        assert time.monotonic() < deadline, "acknowledgements are not kept"
+        time.sleep(0.1)
+    group.close()
 
 
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill])
@@ -57,7 +68,7 @@ def test_clients_go_on_when_the_broker_comes_back(
     assert values(before) == list(range(50))
     for message in before[:30]:
         consumer.acknowledge(message)
-    time.sleep(1.5)  # acknowledgements without a receipt are kept after a second
+    kept_at(broker, 30)  # acknowledgements without a receipt are kept after a second
     end(broker)
     broker.start()
     for n in range(50, 60):
@@ -71,7 +82,9 @@ def test_nothing_is_lost_or_doubled_under_load_when_the_broker_stops(
 ) -> None:
     broker = own_broker({"brokerDeduplicationEnabled": "true"})
     client = connect(broker.pulsar)
-    producer = client.create_producer("load", producer_name="p", block_if_queue_full=True)
+    producer = client.create_producer(
+        "load", producer_name="p", block_if_queue_full=True, send_timeout_millis=120_000
+    )
     failed: list[object] = []
     count = 20_000
 
@@ -88,11 +101,12 @@ def test_nothing_is_lost_or_doubled_under_load_when_the_broker_stops(
         time.sleep(0.3)
         broker.stop()
         broker.start()
-    writer.join(60)
+    writer.join(120)
     assert not writer.is_alive()
     assert failed == []
     consumer = client.subscribe("load", "s", initial_position=EARLIEST)
-    assert values(take(consumer, count + 1, 2_000)) == list(range(count))
+    assert values(take(consumer, count)) == list(range(count))
+    assert take(consumer, 1, 1_000) == []
 
 
 def test_a_consumer_that_dies_leaves_its_messages_to_others(
@@ -107,7 +121,7 @@ def test_a_consumer_that_dies_leaves_its_messages_to_others(
     producer = stays.create_producer("shared")
     for n in range(40):
         producer.send(b"%d" % n)
-    mine = take(consumers[0], 40, 500)
+    mine = take(consumers[0], 1) + take(consumers[0], 39, 500)
     assert 0 < len(mine) < 40
     for message in mine:
         consumers[0].acknowledge(message)
@@ -129,7 +143,7 @@ def test_a_consumer_that_does_not_take_its_messages_harms_nobody(
     producer.flush()
     received = []
     while len(received) < 2_000:
-        message = busy.receive(timeout_millis=10_000)
+        message = busy.receive(timeout_millis=30_000)
         busy.acknowledge(message)
         received.append(int(message.data()))
     assert received == list(range(2_000))
@@ -143,13 +157,13 @@ def test_a_topic_that_is_deleted_is_made_anew_by_who_uses_it(
 
     broker = own_broker()
     client = connect(broker.pulsar)
-    producer = client.create_producer("short-lived", send_timeout_millis=10_000)
+    producer = client.create_producer("short-lived", send_timeout_millis=60_000)
     consumer = client.subscribe("short-lived", "s", initial_position=EARLIEST)
     producer.send(b"1")
     assert values(take(consumer, 1)) == [1]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for done in admin.delete_topics(["short-lived"]).values():
-        done.result(10)
+        done.result(60)
     producer.send(b"2")
     assert values(take(consumer, 1)) == [2]
 
@@ -163,7 +177,7 @@ def test_kafka_and_pulsar_share_a_topic(own_broker: Callable[..., BrokerProcess]
     client.create_producer("both").send(b"pulsar", partition_key="p")
     writer = Producer({"bootstrap.servers": broker.bootstrap})
     writer.produce("both", b"kafka", b"k")
-    assert writer.flush(10) == 0
+    assert writer.flush(60) == 0
     messages = take(consumer, 2)
     assert [(message.partition_key(), message.data()) for message in messages] == [
         ("p", b"pulsar"),
@@ -172,5 +186,5 @@ def test_kafka_and_pulsar_share_a_topic(own_broker: Callable[..., BrokerProcess]
     for message in messages:
         consumer.acknowledge(message)
     reader = client.create_reader("both", messages[0].message_id())
-    assert reader.read_next(5_000).data() == b"kafka"
+    assert reader.read_next(30_000).data() == b"kafka"
     assert not reader.has_message_available()

@@ -27,7 +27,7 @@ SETTINGS = {
     "log.initial.task.delay.ms": "200",
 }
 TABLE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 def create(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(TOPIC, 1, 1, config=TABLE)]).values():
-        future.result(timeout=10)
+        future.result(timeout=60)
 
 
 def write(

@@ -16,6 +16,7 @@ from tests.compat.crossing import kafka_reads, made_topic, send_entries
 from tests.support.broker import BrokerProcess
 from tests.support.entries import entry_of
 from tests.support.hostile import Bystander
+from tests.support.stalls import Stalls
 
 BOMBS = 3
 MOST_MB = 500
@@ -41,7 +42,7 @@ def test_bombs_of_either_protocol(tmp_path: Path) -> None:
                 assert raw.produce(connection, topic, single if number else many).error_code == 0
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce(topic, b"after")
-        producer.flush(10)
+        assert producer.flush(60) == 0
         zeros = bytes(cramjam.zstd.compress(bytes(60 << 20)))
         bomb = entry_of(zeros, compression=CompressionType.ZSTD, uncompressed_size=60 << 20)
         client.create_producer("pulsar-bombs").send(b"before")
@@ -54,7 +55,8 @@ def test_bombs_of_either_protocol(tmp_path: Path) -> None:
         found = kafka_reads(broker, "pulsar-bombs", BOMBS + 1, **{"fetch.message.max.bytes": 64 << 20})
         assert [len(message.value() or b"") for message in found] == [6] + [60 << 20] * BOMBS
         assert peak_mb(broker.pid) < MOST_MB, peak_mb(broker.pid)
-        started = time.monotonic()
-        bystander.check()
-        assert time.monotonic() - started < 10
+        with Stalls() as stalls:
+            started = time.monotonic()
+            bystander.check()
+            assert time.monotonic() - started < 10 + stalls.lost_s
         client.close()

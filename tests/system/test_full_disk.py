@@ -52,7 +52,7 @@ class Ledger:
 
     def check(self) -> None:
         """Every record that was acknowledged can be read."""
-        with raw.Connection(self._broker.bootstrap, timeout_s=30) as client:
+        with raw.Connection(self._broker.bootstrap, timeout_s=60) as client:
             for topic, count in self.acked.items():
                 assert readable(client, topic, count) >= count, topic
 
@@ -114,7 +114,7 @@ def test_a_full_file_system(small_disk: Path, tmp_path: Path) -> None:
     broker.data = small_disk / "data"
     with broker:
         ledger = Ledger(broker)
-        with raw.Connection(broker.bootstrap, timeout_s=30) as client:
+        with raw.Connection(broker.bootstrap, timeout_s=60) as client:
             for topic in ("a", "b", "victim"):
                 raw.create_topic(client, topic)
             for _ in range(20):
@@ -151,7 +151,7 @@ def test_a_full_file_system(small_disk: Path, tmp_path: Path) -> None:
         (small_disk / "crumb").unlink()
         broker.start()
         ledger.check()
-        with raw.Connection(broker.bootstrap, timeout_s=30) as client:
+        with raw.Connection(broker.bootstrap, timeout_s=60) as client:
             for topic in ("a", "b", "later"):
                 assert ledger.write(client, topic) == 0
         broker.stop()
@@ -202,7 +202,7 @@ def test_a_topic_whose_files_cannot_grow(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, wrapper=("prlimit", f"--fsize={limit}:"))
     with broker:
         ledger = Ledger(broker)
-        with raw.Connection(broker.bootstrap, timeout_s=30) as client:
+        with raw.Connection(broker.bootstrap, timeout_s=60) as client:
             for topic in ("a", "b"):
                 raw.create_topic(client, topic)
             fill(ledger, client, "a")
@@ -225,7 +225,7 @@ def test_a_topic_whose_files_cannot_grow(tmp_path: Path) -> None:
 def test_idempotent_producers_on_a_full_disk(tmp_path: Path) -> None:
     """What failed is sent again: once there is room it is there once, in order."""
     broker = BrokerProcess(tmp_path, wrapper=("prlimit", f"--fsize={1 << 20}:"))
-    with broker, raw.Connection(broker.bootstrap, timeout_s=30) as client:
+    with broker, raw.Connection(broker.bootstrap, timeout_s=60) as client:
         raw.create_topic(client, "a")
         identity = client.call(raw.INIT_PRODUCER_ID, 4, {"transactional_id": None, "producer_id": -1})
         sequence, failures = 0, 0

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -34,7 +35,7 @@ def produce(bootstrap: str, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2})
     for number in numbers:
         producer.produce("orders", b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
 
 
 def rows_of(folder: Path, table: Snapshot, partition: int, asked: Span) -> list[tuple[int, int]]:
@@ -59,13 +60,14 @@ def check(folder: Path) -> int:
     return table.rows
 
 
+@pytest.mark.timeout(600)
 def test_killed_again_and_again(tmp_path: Path) -> None:
     rng = random.Random(3)
     folder = tmp_path / "table"
     command = [sys.executable, "-m", "tests.support.tables"]
     with BrokerProcess(tmp_path, {"anabranch.table.maintain": "false"}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(20)
+        admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(60)
         tables = Tables(broker.bootstrap)
         tables.enable("orders", folder, file_delete_delay_ms="50")
         sent = 0
