@@ -51,7 +51,8 @@ class Bench:
 
     def create(self, name: str = "") -> str:
         topic = name or f"made-{uuid.uuid4().hex[:8]}"
-        self._admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(timeout=20)
+        kept = {"retention.ms": "-1"}  # the records are old
+        self._admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=kept)])[topic].result(timeout=20)
         return topic
 
     def options(self, **options: str) -> dict[str, str]:
