@@ -20,7 +20,7 @@ def made_topic(broker: BrokerProcess, name: str, partitions: int = 1, **config: 
     topic = f"{name}-{time.time_ns()}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for made in admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
-        made.result(10)
+        made.result(60)
     return topic
 
 
@@ -38,7 +38,7 @@ def kafka_reads(
     )
     consumer.assign([ck.TopicPartition(topic, partition, 0)])
     found: list[ck.Message] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while len(found) < count and time.monotonic() < deadline:
         if until_offset is not None and found and found[-1].offset() >= until_offset:
             break
@@ -52,7 +52,7 @@ def kafka_reads(
 def pulsar_reads(client: pulsar.Client, topic: str, count: int) -> list[pulsar.Message]:
     """The first `count` messages of a topic."""
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    found = [reader.read_next(20_000) for _ in range(count)]
+    found = [reader.read_next(30_000) for _ in range(count)]
     reader.close()
     return found
 
@@ -60,7 +60,7 @@ def pulsar_reads(client: pulsar.Client, topic: str, count: int) -> list[pulsar.M
 def send_entries(broker: BrokerProcess, topic: str, *entries: bytes) -> None:
     """As a Pulsar producer that sends what it likes."""
     host, _, port = broker.pulsar.removeprefix("pulsar://").rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as link:
+    with socket.create_connection((host, int(port)), 60) as link:
         stream = link.makefile("rb")
 
         def hear(type: int) -> None:

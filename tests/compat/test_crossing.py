@@ -57,11 +57,11 @@ def test_pulsar_reads_what_kafka_wrote(shared_broker: BrokerProcess, client: pul
     producer = ck.Producer({"bootstrap.servers": shared_broker.bootstrap, "compression.type": "zstd"})
     for number in range(100):
         producer.produce(topic, str(number).encode(), key=f"k{number}", headers={"h": b"v"})
-    producer.flush(10)
+    producer.flush(60)
     consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
     found = []
     for _ in range(100):
-        message = consumer.receive(10_000)
+        message = consumer.receive(30_000)
         consumer.acknowledge(message)
         found.append(message)
     assert [message.data() for message in found] == [str(number).encode() for number in range(100)]
@@ -76,13 +76,13 @@ def test_both_write_and_both_read_all_of_it(shared_broker: BrokerProcess, client
         theirs.send(b"%d" % number)
         ours.produce(topic, b"%d" % (number + 1))
         ours.produce(topic, b"%d" % (number + 2))
-        ours.flush(10)
+        ours.flush(60)
     expected = [b"%d" % number for number in range(60)]
     assert [message.value() for message in kafka_reads(shared_broker, topic, 60)] == expected
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     found = []
     while reader.has_message_available():
-        found.append(reader.read_next(5000).data())
+        found.append(reader.read_next(30_000).data())
     assert found == expected
 
 
@@ -96,7 +96,7 @@ def test_headers_keys_and_values_of_kafka(shared_broker: BrokerProcess, client: 
     producer.produce(topic, b"v", key=b"\xff\xfe", headers=headers, timestamp=1_790_000_000_123)
     producer.produce(topic, None, key=b"gone")
     producer.produce(topic, b"plain", headers=[("pulsar.ordering-key", b"o"), ("h", b"1")])
-    producer.flush(10)
+    producer.flush(60)
     first, second, third = pulsar_reads(client, topic, 3)
     assert base64.b64decode(first.partition_key()) == b"\xff\xfe"
     assert first.event_timestamp() == 1_790_000_000_123
@@ -160,7 +160,7 @@ def test_large_batches_of_kafka(shared_broker: BrokerProcess, client: pulsar.Cli
     )
     for number in range(3000):
         producer.produce(topic, b"%100d" % number, key=b"%d" % (number % 7))
-    producer.flush(10)
+    producer.flush(60)
     found = pulsar_reads(client, topic, 3000)
     assert [int(message.data()) for message in found] == list(range(3000))
 
@@ -180,7 +180,7 @@ def test_a_batch_that_is_larger_than_clients_take_comes_compressed(
     )
     for number in range(8):
         producer.produce(topic, (b"%d" % number) * 1_000_000)
-    producer.flush(10)
+    producer.flush(60)
     found = pulsar_reads(client, topic, 8)
     assert [(message.data()[:1], len(message.data())) for message in found] == [
         (b"%d" % number, 1_000_000) for number in range(8)

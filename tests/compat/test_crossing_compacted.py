@@ -38,20 +38,20 @@ def test_both_read_what_compaction_left(own_broker: Callable[..., BrokerProcess]
             else:
                 theirs.send_async(value, None, partition_key=key.decode())
         if number % 20 == 19:  # so that the order within a key is known
-            ours.flush(10)
+            ours.flush(60)
             theirs.flush()
-    ours.flush(10)
+    ours.flush(60)
     theirs.flush()
     for index in range(KEYS):  # the last word on every key, by one protocol or the other
         last[b"k%d" % index] = b"last %d" % index
         if index % 2:
             ours.produce(topic, b"last %d" % index, key=b"k%d" % index)
-            ours.flush(10)
+            ours.flush(60)
         else:
             theirs.send(b"last %d" % index, partition_key=f"k{index}")
     total = ROUNDS * KEYS + KEYS
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     found: list[ck.Message] = []
     while time.monotonic() < deadline:
         found = kafka_reads(broker, topic, total, until_offset=total - 1)
@@ -68,7 +68,7 @@ def test_both_read_what_compaction_left(own_broker: Callable[..., BrokerProcess]
         batch_index_ack_enabled=True,
     )
     seen: dict[str, bytes] = {}
-    while backlog(broker, topic) and time.monotonic() < deadline + 15:
+    while backlog(broker, topic) and time.monotonic() < deadline + 60:
         try:
             message = shared.receive(500)
         except pulsar.Timeout:
@@ -82,5 +82,5 @@ def test_both_read_what_compaction_left(own_broker: Callable[..., BrokerProcess]
 
 def backlog(broker: BrokerProcess, topic: str) -> int:
     url = f"{broker.admin}/admin/v2/persistent/public/default/{topic}-partition-0/stats"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return int(json.load(answer)["subscriptions"]["shared"]["msgBacklog"])

@@ -38,7 +38,7 @@ def filled(broker: BrokerProcess, client: pulsar.Client, name: str) -> str:
     for start in range(0, COUNT, 20):
         for number in range(start, start + 10):
             ours.produce(topic, b"%d" % number, key=b"k%d" % (number % 5))
-        ours.flush(10)
+        ours.flush(60)
         for number in range(start + 10, start + 20):
             theirs.send_async(b"%d" % number, None, partition_key=f"k{number % 5}")
         theirs.flush()
@@ -47,7 +47,7 @@ def filled(broker: BrokerProcess, client: pulsar.Client, name: str) -> str:
 
 
 def received(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
-    return [consumer.receive(10_000) for _ in range(count)]
+    return [consumer.receive(30_000) for _ in range(count)]
 
 
 def confluent_group(broker: BrokerProcess, group: str, topic: str, count: int, **settings: str) -> list[int]:
@@ -64,7 +64,7 @@ def confluent_group(broker: BrokerProcess, group: str, topic: str, count: int, *
     )
     consumer.subscribe([topic])
     found: list[int] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     quiet = 0
     while time.monotonic() < deadline and quiet < 2:
         messages = consumer.consume(500, timeout=0.3)
@@ -97,7 +97,7 @@ def aiokafka_group(broker: BrokerProcess, group: str, topic: str, count: int) ->
         await consumer.stop()
         return found
 
-    return asyncio.run(asyncio.wait_for(read(), 30))
+    return asyncio.run(asyncio.wait_for(read(), 90))
 
 
 Group = Callable[[BrokerProcess, str, str, int], list[int]]
@@ -125,7 +125,7 @@ def test_what_was_acknowledged_ahead_does_not_come_again(
 
     producer = ck.Producer({"bootstrap.servers": shared_broker.bootstrap, "log_level": 0})
     producer.produce(topic, b"100")
-    producer.flush(10)
+    producer.flush(60)
     back = client.subscribe(topic, "g" + topic, pulsar.ConsumerType.Shared)
     assert [int(message.data()) for message in received(back, 1)] == [100]
     back.close()
@@ -173,14 +173,14 @@ def test_commits_of_kafka_move_a_subscription_that_is_open(
     for offset in (60, 20, 90):
         admin.commit(offsets=[ck.TopicPartition(topic, 0, offset)], asynchronous=False)
         assert backlog(shared_broker, topic, group) == COUNT - offset
-        [committed] = admin.committed([ck.TopicPartition(topic, 0)], timeout=10)
+        [committed] = admin.committed([ck.TopicPartition(topic, 0)], timeout=60)
         assert committed.offset == offset
     admin.close()
 
 
 def backlog(broker: BrokerProcess, topic: str, subscription: str) -> int:
     url = f"{broker.admin}/admin/v2/persistent/public/default/{topic}-partition-0/stats"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         stats = json.load(answer)
     return int(stats["subscriptions"][subscription]["msgBacklog"])
 
@@ -196,7 +196,7 @@ def test_keys_of_kafkas_batches_are_shared_in_order(
         for _ in range(2)
     ]
     by_key: dict[str, list[tuple[int, int]]] = {}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     seen = 0
     while seen < COUNT and time.monotonic() < deadline:
         for number, consumer in enumerate(consumers):

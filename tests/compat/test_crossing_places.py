@@ -42,7 +42,7 @@ def test_ids_offsets_and_times_name_the_same_messages(
     start_ms = time.time_ns() // 1_000_000 - 100_000
     for number in range(10):
         ours.produce(topic, b"k%d" % number, timestamp=start_ms + number * 1000)
-    ours.flush(10)
+    ours.flush(60)
     middle_ms = time.time_ns() // 1_000_000
     for number in range(10):
         theirs.send_async(b"p%d" % number, None)
@@ -59,15 +59,15 @@ def test_ids_offsets_and_times_name_the_same_messages(
     kafka = ck.Consumer({"bootstrap.servers": shared_broker.bootstrap, "group.id": "places", "log_level": 0})
     consumer = client.subscribe(topic, "places", start_message_id_inclusive=True)
     for time_ms, expected in ((start_ms, 0), (start_ms + 3500, 4), (start_ms + 9000, 9), (middle_ms, 10)):
-        [found] = kafka.offsets_for_times([ck.TopicPartition(topic, 0, time_ms)], timeout=10)
+        [found] = kafka.offsets_for_times([ck.TopicPartition(topic, 0, time_ms)], timeout=60)
         consumer.seek(time_ms)
-        message = consumer.receive(10_000)
+        message = consumer.receive(30_000)
         assert (found.offset, message.data()) == (expected, by_offset[expected]), time_ms
     for at in (0, 4, 9, 10, 13, 19):
         reader = client.create_reader(topic, read[at].message_id(), start_message_id_inclusive=True)
-        assert reader.read_next(10_000).data() == by_offset[at]
+        assert reader.read_next(30_000).data() == by_offset[at]
         consumer.seek(read[at].message_id())
-        assert consumer.receive(10_000).data() == by_offset[at]
+        assert consumer.receive(30_000).data() == by_offset[at]
     kafka.close()
 
 
@@ -77,16 +77,16 @@ def test_ids_offsets_and_times_name_the_same_messages(
 def test_aborted_records_of_kafka_are_nobodys(shared_broker: BrokerProcess, client: pulsar.Client) -> None:
     topic = made_topic(shared_broker, "crossing-transactions")
     producer = ck.Producer({"bootstrap.servers": shared_broker.bootstrap, "transactional.id": topic})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     for number in range(6):
         producer.begin_transaction()
         for _ in range(3):
             producer.produce(topic, b"%d" % number)
-        producer.flush(10)
+        producer.flush(60)
         if number % 2:
-            producer.abort_transaction(10)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(10)
+            producer.commit_transaction(60)
     client.create_producer(topic).send(b"last")
     expected = [b"0"] * 3 + [b"2"] * 3 + [b"4"] * 3 + [b"last"]
     found = pulsar_reads(client, topic, 10)
@@ -114,7 +114,7 @@ def test_pulsars_readers_get_past_what_nobody_can_read(
     assert [message.data() for message in pulsar_reads(client, topic, 2)] == [b"first", b"second"]
     consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
     for _ in range(2):
-        consumer.acknowledge(consumer.receive(10_000))
+        consumer.acknowledge(consumer.receive(30_000))
     with pytest.raises(pulsar.Timeout):
         consumer.receive(300)
 

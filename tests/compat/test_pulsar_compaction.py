@@ -15,7 +15,7 @@ from tests.support.broker import BrokerProcess
 
 EARLIEST = pulsar.MessageId.earliest
 Codec = pulsar.CompressionType
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def connect() -> Iterator[Callable[[str], pulsar.Client]]:
 
     def open(url: str) -> pulsar.Client:
         quiet = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
-        clients.append(pulsar.Client(url, operation_timeout_seconds=20, logger=quiet))
+        clients.append(pulsar.Client(url, operation_timeout_seconds=60, logger=quiet))
         return clients[-1]
 
     yield open
@@ -36,7 +36,7 @@ def call(admin: str, method: str, path: str, body: object = None) -> str:
     data = None if body is None else json.dumps(body).encode()
     url = f"{admin}/admin/v2/{path}"
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         told: bytes = answer.read()
         return told.decode()
 
@@ -63,7 +63,7 @@ def read(client: pulsar.Client, topic: str, **options: bool) -> list[tuple[str, 
     reader = client.create_reader(topic, EARLIEST, **options)
     found = []
     while reader.has_message_available():
-        message = reader.read_next(5000)
+        message = reader.read_next(30_000)
         found.append((message.partition_key(), message.data()))
     reader.close()
     return found
@@ -99,7 +99,7 @@ def test_every_way_to_send(
     producer.send(b"tail", partition_key="k1")
     assert read(client, topic, is_read_compacted=True)[6:] == [("k1", b"tail")]
     consumer = client.subscribe(topic, "s", is_read_compacted=True)
-    assert [consumer.receive(5000).data() for _ in range(7)][-1] == b"tail"
+    assert [consumer.receive(30_000).data() for _ in range(7)][-1] == b"tail"
     compact(admin_url, topic)
     assert dict(read(client, topic, is_read_compacted=True)) == expected | {"k1": b"tail"}
 
@@ -182,7 +182,7 @@ def test_kafkas_compaction_of_both_protocols_messages(
     config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "500"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic("both", 1, 1, config=config)]).values():
-        future.result(timeout=10)
+        future.result(timeout=60)
     client = connect(broker.pulsar)
     producer = client.create_producer("persistent://public/default/both-partition-0")
     for i in range(50):
@@ -190,7 +190,7 @@ def test_kafkas_compaction_of_both_protocols_messages(
     producer.flush()
     kafka = ck.Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     kafka.produce("both", b"kafka's", b"k1")
-    assert kafka.flush(10) == 0
+    assert kafka.flush(60) == 0
     time.sleep(0.6)
     producer.send(b"last", partition_key="other")  # it rolls the segment before
     expected = [("k0", b"45"), ("k2", b"47"), ("k3", b"48"), ("k4", b"49"), ("k1", b"kafka's")]
@@ -202,7 +202,7 @@ def test_kafkas_compaction_of_both_protocols_messages(
         {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["both"])
-    found = consumer.consume(6, 15)
+    found = consumer.consume(6, 90)
     assert [(message.key().decode(), message.value()) for message in found] == expected
     assert [message.offset() for message in found] == [45, 47, 48, 49, 50, 51]
     consumer.close()

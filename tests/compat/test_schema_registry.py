@@ -38,7 +38,7 @@ def registry(connect: Connect, shared_broker: BrokerProcess) -> SchemaRegistryCl
 @pytest.fixture
 def client(pulsar_url: str) -> Iterator[pulsar.Client]:
     quiet = pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null")
-    opened = pulsar.Client(pulsar_url, operation_timeout_seconds=20, logger=quiet)
+    opened = pulsar.Client(pulsar_url, operation_timeout_seconds=60, logger=quiet)
     yield opened
     opened.close()
 
@@ -67,7 +67,7 @@ def through_the_broker(bootstrap: str, topic: str, value: bytes) -> bytes:
     """What a consumer reads of what a producer wrote."""
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, value)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     group = {"group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer({"bootstrap.servers": bootstrap, **group})
     consumer.subscribe([topic])
@@ -230,7 +230,7 @@ def test_what_pulsars_clients_register(
     reader = client.subscribe(
         topic, "s", schema=AvroSchema(Newer), initial_position=pulsar.InitialPosition.Earliest
     )
-    assert reader.receive(10_000).value().note == "none"
+    assert reader.receive(30_000).value().note == "none"
 
     class Other(Record):  # type: ignore[misc]
         _avro_name = "Order"
