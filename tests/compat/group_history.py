@@ -4,7 +4,8 @@ A member's journal says what it owned, from when, and in which generation.  Two 
 
   * at no time do two live members own a partition.  One that was killed is not live from then on; one that
     was frozen for longer than its session is not live until it has noticed: it has given up all it owned
-    since it was thawed, and got something anew;
+    since it was thawed, and got something anew; nor is whoever was a member when all of the machine stood
+    still for as long;
   * no generation gives a partition to two members, live or not.
 
 A static member is one member, whichever process it is: the one before hears that it was fenced when it next
@@ -34,8 +35,8 @@ class Span(NamedTuple):
     until_s: float
 
 
-def judge(members: Sequence[Member]) -> list[str]:
-    """What is wrong, in words; nothing if nothing is."""
+def judge(members: Sequence[Member], standstills: Sequence[float] = ()) -> list[str]:
+    """What is wrong, in words; nothing if nothing is.  At `standstills` all of the machine stood still."""
     now_s = time.monotonic()
     ownerships = [
         (
@@ -46,7 +47,9 @@ def judge(members: Sequence[Member]) -> list[str]:
     ]
     spans: list[Span] = []
     for (name, owned), member in zip(ownerships, members, strict=True):
-        spans += spans_of(name, list(while_live(owned, member.frozen)), member.killed_s)
+        stood_still = [time_s for time_s in standstills if owned and time_s >= owned[0].time_s]
+        live = while_live(owned, [*member.frozen, *stood_still])
+        spans += spans_of(name, list(live), member.killed_s)
     return [*owned_twice(spans), *given_twice(ownerships)]
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-SESSION_MS = 6_000 if os.environ.get("ANABRANCH_SOAK") else 2_000
+SESSION_MS = 6_000 if os.environ.get("ANABRANCH_SOAK") else 4_000
 """Longer where members are many for long: one that gets no processor for this long is out, and rightly."""
 HEARTBEAT_MS = 300
 POLL_MS = 10_000
@@ -156,7 +156,7 @@ def with_kafka_python(args: argparse.Namespace, journal: Journal, stopping: Stop
         from kafka import ConsumerRebalanceListener, KafkaConsumer
         from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
         from kafka.coordinator.assignors.range import RangePartitionAssignor
-        from kafka.errors import FencedInstanceIdError, KafkaConnectionError, KafkaError
+        from kafka.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError, RetriableError
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
@@ -189,7 +189,7 @@ def with_kafka_python(args: argparse.Namespace, journal: Journal, stopping: Stop
         while not stopping():
             try:
                 found = consumer.poll(timeout_ms=100)
-            except KafkaConnectionError:  # this client's polls may raise while the broker is away
+            except (RetriableError, KafkaTimeoutError):  # its polls may raise while the broker is away
                 continue
             journal.read((place.partition, one.offset) for place, batch in found.items() for one in batch)
             if found or is_behind:

@@ -27,7 +27,7 @@ MEMBER = Path(__file__).with_name("group_members.py")
 PRODUCER = Path(__file__).parents[1] / "support" / "counting_producer.py"
 PARTITIONS = 6
 ALL = range(PARTITIONS)
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "500",
@@ -160,7 +160,7 @@ class Group:
 
 def create(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(10)
+    admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(60)
 
 
 def start_producer(broker: BrokerProcess, ledger: Path) -> "subprocess.Popen[bytes]":
@@ -182,7 +182,7 @@ def bystander(broker: BrokerProcess) -> ck.Consumer:
 def committed(broker: BrokerProcess) -> dict[int, int]:
     consumer = bystander(broker)
     places = [ck.TopicPartition("orders", partition) for partition in ALL]
-    found = {place.partition: place.offset for place in consumer.committed(places, timeout=10)}
+    found = {place.partition: place.offset for place in consumer.committed(places, timeout=60)}
     consumer.close()
     return found
 
@@ -190,6 +190,6 @@ def committed(broker: BrokerProcess) -> dict[int, int]:
 def log_ends(broker: BrokerProcess) -> dict[int, int]:
     consumer = bystander(broker)
     places = [ck.TopicPartition("orders", partition) for partition in ALL]
-    found = {place.partition: consumer.get_watermark_offsets(place, timeout=10)[1] for place in places}
+    found = {place.partition: consumer.get_watermark_offsets(place, timeout=60)[1] for place in places}
     consumer.close()
     return found

@@ -57,7 +57,13 @@ def main() -> None:
 
 
 def take(consumer: ck.ShareConsumer, note: Callable[..., None], work_s: float, *, explicit: bool) -> None:
-    records = [record for record in consumer.poll(0.2) if record.error() is None]
+    try:
+        records = [record for record in consumer.poll(0.2) if record.error() is None]
+    except ck.KafkaException as error:
+        if not error.args[0].retriable():
+            raise
+        note("failed", -1, error)
+        return
     for record in records:
         note("got", record.partition(), record.offset(), record.delivery_count())
     if not records:

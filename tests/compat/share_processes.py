@@ -28,11 +28,11 @@ from anabranch.wire.kafka.schema import request_schema
 from tests.unit.server.kafka.whole_broker import build
 
 MEMBER = Path(__file__).with_name("share_members.py")
-PATIENCE_S = 40.0
-LOCK_S = 2.0
+PATIENCE_S = 90.0
+LOCK_S = 6.0
 SETTINGS = {
     "group.share.record.lock.duration.ms": str(int(LOCK_S * 1000)),
-    "group.share.session.timeout.ms": "2000",
+    "group.share.session.timeout.ms": "6000",
     "group.share.heartbeat.interval.ms": "300",
 }
 
@@ -72,7 +72,7 @@ class Member:
     def leave(self) -> None:
         eventually(self._journal.exists, lambda: "it has not begun")
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(15) == 0
+        assert self.process.wait(PATIENCE_S) == 0
 
 
 class ShareGroup:
@@ -156,7 +156,7 @@ def eventually(condition: Callable[[], bool], what: Callable[[], object]) -> Non
 def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> str:
     options = {key.replace("_", "."): value for key, value in config.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=options)])[name].result(10)
+    admin.create_topics([NewTopic(name, partitions, 1, config=options)])[name].result(60)
     return name
 
 
@@ -172,7 +172,7 @@ def produce(bootstrap: str, topic: str, values: Iterable[bytes], partitions: int
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % partitions, on_delivery=delivered)
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return places
 
 
@@ -185,7 +185,7 @@ def tell_group(bootstrap: str, group: str, options: dict[str, str]) -> None:
     entity_writer(schema)(body, build(schema, {"resources": [resource], "validate_only": False}))
     frame = struct.pack(">hhih", 44, 1, 1, -1) + b"\0" + body.getvalue()
     host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as link:
+    with socket.create_connection((host, int(port)), 60) as link:
         link.sendall(struct.pack(">i", len(frame)) + frame)
         received = link.makefile("rb")
         (size,) = struct.unpack(">i", received.read(4))

@@ -15,6 +15,8 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,7 @@ from tests.compat.group_processes import (
     start_producer,
 )
 from tests.support.broker import BrokerProcess
+from tests.support.stalls import Stalls
 
 IS_SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
 ACTIONS = 120 if IS_SOAK else 8
@@ -160,6 +163,11 @@ class Churn:
                 del self._thaw_s[member]
 
 
+def standstills(stalls: Stalls) -> list[float]:
+    """When the machine stood still for so long that sessions may have ended, of whoever was a member."""
+    return [stall.since_s for stall in stalls.longer_than(SESSION_MS / 1000 / 2)]
+
+
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
@@ -178,33 +186,34 @@ def test_a_group_is_never_torn(
     group = group_of(broker)
     chance = random.Random(f"{kind} {static} {seed}")
     churn = Churn(group, kind, chance, static=static)
-    producer = start_producer(broker, tmp_path / "ledger")
-    try:
-        churn.join()
-        for _ in range(ACTIONS):
-            churn.act()
-            time.sleep(chance.uniform(0.1, 1.5))
-            wrong = judge(group.members)
-            assert not wrong, "\n".join((*wrong, *churn.said))
-        churn.thaw(FROZEN_S)
-        if static:
-            time.sleep(FROZEN_S)  # whoever has been fenced has heard of it
-            churn.take_back()
-        churn.replace_fenced()
-        producer.terminate()
-        assert producer.wait(PATIENCE_S) == 0
-    finally:
-        producer.kill()
-        producer.wait()
-    ends = log_ends(broker)
-    wanted = {Read(partition, offset) for partition, end in ends.items() for offset in range(end)}
-    assert acknowledged(tmp_path / "ledger") <= wanted
-    eventually(lambda: wanted <= group.processed(), lambda: sorted(wanted - group.processed())[:10])
-    eventually(lambda: committed(broker) == ends, lambda: (committed(broker), ends))
-    group.settles(*churn.members)
-    for gone in set(group.members) - set(churn.members):
-        eventually(lambda gone=gone: gone.process.poll() is not None, gone.lines)  # type: ignore[misc]
-    assert not (wrong := judge(group.members)), "\n".join((*wrong, *churn.said))
+    with Stalls() as stalls:
+        producer = start_producer(broker, tmp_path / "ledger")
+        try:
+            churn.join()
+            for _ in range(ACTIONS):
+                churn.act()
+                time.sleep(chance.uniform(0.1, 1.5))
+                wrong = judge(group.members, standstills(stalls))
+                assert not wrong, "\n".join((*wrong, *churn.said))
+            churn.thaw(FROZEN_S)
+            if static:
+                time.sleep(FROZEN_S)  # whoever has been fenced has heard of it
+                churn.take_back()
+            churn.replace_fenced()
+            producer.terminate()
+            assert producer.wait(PATIENCE_S) == 0
+        finally:
+            producer.kill()
+            producer.wait()
+        ends = log_ends(broker)
+        wanted = {Read(partition, offset) for partition, end in ends.items() for offset in range(end)}
+        assert acknowledged(tmp_path / "ledger") <= wanted
+        eventually(lambda: wanted <= group.processed(), lambda: sorted(wanted - group.processed())[:10])
+        eventually(lambda: committed(broker) == ends, lambda: (committed(broker), ends))
+        group.settles(*churn.members)
+        for gone in set(group.members) - set(churn.members):
+            eventually(lambda gone=gone: gone.process.poll() is not None, gone.lines)  # type: ignore[misc]
+        assert not (wrong := judge(group.members, standstills(stalls))), "\n".join((*wrong, *churn.said))
 
 
 # --- the judge
@@ -226,6 +235,17 @@ def test_who_was_killed_owns_nothing() -> None:
     one = list(spans_of("0", [_owning(1, 7)], 2.5))
     other = list(spans_of("1", [_owning(3, 7)], float("inf")))
     assert not list(owned_twice([*one, *other]))
+
+
+def test_who_stood_still_with_the_machine_was_frozen() -> None:
+    one = SimpleNamespace(instance="", frozen=[], killed_s=float("inf"))
+    two = SimpleNamespace(**vars(one))
+    one.ownerships = lambda: [_owning(1, 7), _owning(6)]
+    two.ownerships = lambda: [Owning(5, 2, frozenset([7]))]
+    members: Any = [one, two]
+    assert judge(members)
+    assert judge(members, [5.5])
+    assert not judge(members, [3.0])
 
 
 def test_who_was_frozen_is_back_once_it_has_given_up_what_it_had() -> None:

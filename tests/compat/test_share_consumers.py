@@ -24,6 +24,8 @@ from tests.compat.share_processes import (
 )
 from tests.support.broker import BrokerProcess
 
+pytestmark = pytest.mark.timeout(900)
+
 PARTITIONS = 2  # fewer than members, so that some have the same
 
 
@@ -50,18 +52,19 @@ def test_members_share_and_one_is_killed(broker: BrokerProcess, share_group: Sha
     doomed, slow, _ = (share_group.join("--work-ms", work) for work in ("400", "50", "10"))
     places: set[Place] = set()
 
-    def has_some() -> bool:
-        """It may be the last to start, and must not find that all is done."""
-        places.update(produce(broker.bootstrap, "jobs", numbered(500), PARTITIONS))
-        return any(line.what == "got" for line in doomed.lines())
+    def have_some() -> bool:
+        """Whoever is the last to start must not find that all is done."""
+        if places <= share_group.settled():
+            places.update(produce(broker.bootstrap, "jobs", numbered(500), PARTITIONS))
+        all_had = all(any(line.what == "got" for line in member.lines()) for member in share_group.members)
+        return all_had and doomed.lines()[-1].what == "got"  # and is at it
 
-    eventually(has_some, lambda: "it got nothing")
+    eventually(have_some, lambda: "one of them got nothing")
     doomed.kill()
     places |= produce(broker.bootstrap, "jobs", numbered(1_000), PARTITIONS)
     share_group.finishes(places)
     slow.leave()
     share_group.check()
-    assert all(any(line.what == "got" for line in member.lines()) for member in share_group.members)
 
 
 def test_who_is_slower_than_its_lock_has_them_no_more(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_a_consumer_that_closes_gives_back_what_it_did_not_look_at(
     first = ck.ShareConsumer(told | {"share.acknowledgement.mode": "explicit"})
     first.subscribe(["jobs"])
     messages: list[ck.Message] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not messages and time.monotonic() < deadline:
         messages = list(first.poll(0.2))
     first.acknowledge(messages[0])
