@@ -164,7 +164,7 @@ def after_unacked(subscription: Subscription, count: int, end: int) -> int:
     low, high = cursor.mark_delete, end
     while low < high:
         middle = (low + high) // 2
-        if cursor.backlog(middle) < count:
+        if cursor.backlog_in(cursor.mark_delete, middle) < count:
             low = middle + 1
         else:
             high = middle
