@@ -89,7 +89,11 @@ class Segment:
         segment = cls(disk, folder, base_offset, config)
         segment.file.fileno()
         if config.preallocate:
-            segment.file.reserve(config.segment_bytes)
+            try:
+                segment.file.reserve(config.segment_bytes)
+            except BaseException:  # or the log would end here when it is next opened, whatever is before
+                segment.remove()
+                raise
             segment._reserved = True
         return segment
 

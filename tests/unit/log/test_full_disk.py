@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.base.disk import File
 from anabranch.base.errors import DiskFull
 from tests.support.crashing_disk import FailingDisk
 from tests.support.logs import batches, contents, crash, fill, marker, open_log_in, put, records
@@ -87,6 +88,25 @@ def test_a_roll_that_fails_is_tried_again(tmp_path: Path) -> None:
     disk.room_bytes = 1 << 20
     assert put(log, records("c")) == 2
     assert [header.base_offset for header, _ in batches(log)] == [0, 1, 2]
+
+
+def test_a_roll_that_could_not_reserve_its_room_leaves_no_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A smaller batch still goes into the one before; it must be there when the log is opened again."""
+    log = open_log_in(tmp_path, preallocate=True, segment_bytes=250)
+
+    def full(self: File, size: int) -> None:
+        raise DiskFull("no room to reserve")
+
+    put(log, records("a"))
+    with monkeypatch.context() as patched:
+        patched.setattr(File, "reserve", full)
+        with pytest.raises(DiskFull):
+            put(log, records("x" * 150))
+        assert put(log, records("b")) == 1
+    log.close()
+    assert contents(open_log_in(tmp_path)) == [(0, b"a"), (1, b"b")]
 
 
 def test_old_segments_can_go_when_there_is_no_room(tmp_path: Path) -> None:
