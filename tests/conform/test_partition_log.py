@@ -29,7 +29,8 @@ from anabranch.log.config import LogConfig
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation, PartitionLog
 from anabranch.records.batch import BatchHeader, split_batches
-from anabranch.records.record import iter_records, payload_of
+from anabranch.records.builder import build_batch
+from anabranch.records.record import Record, iter_records, payload_of
 from tests.support.logs import START_MS, marker, put, records
 from tests.unit.partition.test_host import hosted
 
@@ -385,6 +386,16 @@ def test_times_out_of_order(log: PartitionLog) -> None:
         got = at_time(log, START_MS + sought)
         assert got is not None
         assert got[1] == found
+
+
+def test_a_time_that_only_trimmed_records_have(log: PartitionLog) -> None:
+    late, early = (Record(i, START_MS + shift, None, b"x") for i, shift in enumerate((100, 0)))
+    log.append(memoryview(build_batch([late, early])), -1)
+    append(log, "next", timestamp=START_MS + 200)
+    assert at_time(log, START_MS + 50) == (START_MS + 100, 0)
+    log.trim(1)
+    assert at_time(log, START_MS + 50) == (START_MS + 200, 2)
+    assert at_time(log, START_MS + 201) is None
 
 
 # --- transactions

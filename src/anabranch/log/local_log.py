@@ -250,11 +250,12 @@ class LocalLog:
             del marks[next(iter(marks))]
         marks[offset] = (segment, position)
 
-    def batch_at_time(self, timestamp: int) -> tuple[Segment, Place] | None:
-        """The first batch with a record at or after `timestamp`."""
+    def batch_at_time(self, timestamp: int, from_offset: int = 0) -> tuple[Segment, Place] | None:
+        """The first batch that reaches `from_offset` and, by its header, `timestamp`."""
+        start = max(from_offset, self.log_start)
         for segment in self.segments:
-            if segment.max_timestamp >= timestamp and segment.end_offset > self.log_start:
-                found = segment.find_time(timestamp, self.log_start)
+            if segment.max_timestamp >= timestamp and segment.end_offset > start:
+                found = segment.find_time(timestamp, start)
                 if found is not None:
                     return segment, found
         return None

@@ -248,10 +248,15 @@ class Partition:
         return [] if records is None else self.log.aborted_between(offset, self.log.end_of(records))
 
     async def offset_for_time(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        found = self.log.batch_at_time(timestamp_ms)
-        if found is None:
-            return None
-        return await self._record_in(*found, timestamp_ms)
+        from_offset = 0
+        while found := self.log.batch_at_time(timestamp_ms, from_offset):
+            record = await self._record_in(*found, timestamp_ms)
+            if record is not None:
+                return record
+            # Its header has the time and no record does: compaction emptied it, or the log begins behind it.
+            from_offset = found[1].header.last_offset + 1
+            await asyncio.sleep(0)  # headers may lie, all of them
+        return None
 
     async def max_timestamp(self) -> TimestampAndOffset | None:
         found = self.log.batch_of_max_timestamp()
