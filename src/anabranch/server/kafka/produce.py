@@ -354,6 +354,8 @@ async def _append_slowly(
         def admit() -> None:
             check_still_in(target, id, producer, ctx)
 
+    if partition.retired:  # while those before it were prepared
+        raise UnknownTopic("the topic is gone")
     if partition.is_heavy(records):
         return await partition.append_heavy(records, request.acks, admit)
     if admit is not None:

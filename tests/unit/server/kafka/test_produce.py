@@ -372,6 +372,29 @@ async def test_heavy_batches_see_the_topic_go(served: Served) -> None:
     assert stored_batches(served, "r") == before
 
 
+async def test_what_waits_behind_a_heavy_batch_sees_its_topic_go(served: Served) -> None:
+    """Its log would be rolled, which makes a segment in the folder of the next topic of that name."""
+    served.topic("r", compression_type="gzip")
+    served.topic("s", segment_bytes=200)
+    for _ in range(2):
+        assert code(served.produce("s", records("old"))) == "none"
+    topics = [
+        {"name": name, "partition_data": [{"index": 0, "records": batch}]}
+        for name, batch in (("r", large()), ("s", records("late")))
+    ]
+    body = served.produce_body({"acks": -1, "topic_data": topics}, 9)
+    reply = asyncio.ensure_future(served.send(body, 9))
+    await asyncio.sleep(0)
+    served.delete("s")
+    served.topic("s")
+    assert code(served.produce("s", records("new"))) == "none"
+    folder = served.partition("s").log.folder
+    before = sorted(path.name for path in folder.iterdir())
+    told = [one.partition_responses[0] for one in read_answer(PRODUCE, 9, await reply).responses]
+    assert [code(one) for one in told] == ["none", "unknown_topic_or_partition"]
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
 async def test_heavy_batches_of_one_request_keep_their_order(served: Served) -> None:
     served.topic("r", partitions=2, compression_type="zstd")
     parts = [{"index": index, "records": large(size=100_000 - index)} for index in (0, 1, 0, 1)]
