@@ -82,6 +82,7 @@ class Flusher:
         rounds = self._rounds.get(opened)
         if rounds is not None:
             rounds.cancel()
+            self._let_go(opened)  # here, since one that has not begun yet ends without a word
         self._named.pop(opened, None)
         self._failed.pop(opened, None)
 
@@ -104,10 +105,15 @@ class Flusher:
                 if not waiter.done():
                     waiter.set_exception(error)
         finally:
-            for _, waiter in waiting:
-                if not waiter.done():
-                    waiter.set_exception(Unavailable(f"{opened.folder} is not served any more"))
-            del self._waiting[opened], self._rounds[opened]
+            if self._waiting.get(opened) is waiting:
+                self._let_go(opened)
+
+    def _let_go(self, opened: LocalLog) -> None:
+        """Nothing more is synced for those who wait."""
+        del self._rounds[opened]
+        for _, waiter in self._waiting.pop(opened):
+            if not waiter.done():
+                waiter.set_exception(Unavailable(f"{opened.folder} is not served any more"))
 
     async def _round(self, opened: LocalLog, up_to: int) -> None:
         """One sync of all that the log holds now; of the sealed segments alone if that will do.

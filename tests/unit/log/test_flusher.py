@@ -180,6 +180,19 @@ async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: 
     assert log.recovery_point == 0
 
 
+async def test_a_log_that_is_no_more_before_its_sync_began(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads
+) -> None:
+    flusher = Flusher(disk, threads, 2)
+    fill(log, "a")
+    waiter = flusher.begin(log, 1)
+    assert waiter is not None
+    flusher.forget(log)
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(waiter, 60)
+    assert threads.started == 0
+
+
 async def test_a_new_leader_makes_a_running_sync_worthless(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
