@@ -17,7 +17,7 @@ from anabranch.wire.kafka.schema import answers_flexibly
 class Held:
     """The answer to API `key` that `deciding` will have; `nothing_new` if that is not waited for."""
 
-    __slots__ = ("_deciding", "_key", "_nothing_new", "_version", "answered")
+    __slots__ = ("_deciding", "_key", "_loop", "_nothing_new", "_version", "answered")
 
     def __init__(
         self, key: int, version: int, deciding: Coroutine[Any, Any, Answer], nothing_new: Answer
@@ -25,7 +25,8 @@ class Held:
         self._key = key
         self._version = version
         self._nothing_new = nothing_new
-        self.answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.answered: asyncio.Future[Reply] = self._loop.create_future()
         self._deciding = asyncio.ensure_future(deciding)
         self._deciding.add_done_callback(self._decided)
         self.answered.add_done_callback(lambda _: self._deciding.cancel())
@@ -34,8 +35,13 @@ class Held:
         self.answered.add_done_callback(told)
 
     def expire(self) -> None:
-        """Wait no longer."""
-        if not self.answered.done():
+        """Wait no longer, save for what is decided at once: the next question may come with this one."""
+        self._loop.call_soon(self._give_up)
+
+    def _give_up(self) -> None:
+        if self._deciding.done():
+            self._decided(self._deciding)
+        elif not self.answered.done():
             self.answered.set_result(self._written(self._nothing_new))
 
     def _decided(self, deciding: "asyncio.Task[Answer]") -> None:

@@ -39,6 +39,14 @@ async def test_without_news_it_is_held_until_the_client_asks_something_else(
     assert (await heartbeat_answer(held, version)).error_code == ErrorCode.none
 
 
+async def test_what_comes_along_with_the_next_request_counts(broker: WholeBroker) -> None:
+    joined = await stable(broker)
+    for member_id, code in ((joined.member_id, ErrorCode.none), ("x", ErrorCode.unknown_member_id)):
+        held = send_heartbeat(broker, 4, member_id=member_id, generation_id=1)
+        held.expire()
+        assert (await heartbeat_answer(held, 4)).error_code == code
+
+
 async def test_a_rebalance_is_told_when_it_begins(broker: WholeBroker) -> None:
     joined = await stable(broker)
     held = send_heartbeat(broker, 4, member_id=joined.member_id, generation_id=1)
