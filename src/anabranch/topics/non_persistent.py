@@ -170,12 +170,10 @@ class NonPersistentTopic:
         found = self.subscriptions.get(name)
         if found is None:
             raise SubscriptionNotFound(f"Subscription {name} of topic {self.full_name} does not exist")
-        others = [one for one in found.consumers if one is not consumer]
-        if others and not force and (consumer is not None or len(others) > 1):
+        if not force and any(one is not consumer for one in found.consumers):
             raise SubscriptionBusy("Subscription has active connected consumers")
-        asks = consumer or (others[0] if len(others) == 1 and not force else None)
-        if asks is not None:
-            found.detach(asks)
+        if consumer is not None:
+            found.detach(consumer)
         found.close()
         self.subscriptions.pop(name, None)
 
@@ -232,7 +230,7 @@ class NonPersistentTopic:
     def abandon(self) -> None:
         """Nobody stays."""
         self._refuse = TopicClosed(f"{self.full_name} is not served here any more; look it up again")
-        self.producers.close_all()
+        self.producers.close_all(self._refuse)
         for subscription in list(self.subscriptions.values()):
             subscription.close()
         self.subscriptions.clear()

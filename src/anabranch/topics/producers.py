@@ -19,6 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 
+from anabranch.base.errors import AnabranchError
 from anabranch.topics.errors import ProducerBusy, ProducerFenced, ProducerNameInUse
 from anabranch.topics.producer import AccessMode, Producer
 
@@ -83,10 +84,10 @@ class Producers:
         self._promote()
         return was_here
 
-    def close_all(self) -> None:
-        """The topic closes: everybody is told to look it up again."""
-        queue, self._queue = self._queue, deque()
-        for producer in [*queue, *self._by_name.values()]:
+    def close_all(self, why: AnabranchError) -> None:
+        """The topic closes: everybody is told to look it up again, who waits in line by being told `why`."""
+        self._send_home(why)
+        for producer in self:
             _close(producer)
         self._by_name.clear()
         self._holder = None
@@ -114,6 +115,7 @@ class Producers:
         del self._by_name[other.name]
         if self._holder is other:
             self._holder = None
+        self._promote()
 
     # --- access
 
@@ -138,14 +140,18 @@ class Producers:
         return self._holder.name if self._holder is not None else "(one waits to be the only one)"
 
     def _fence_all(self) -> None:
-        queue, self._queue = self._queue, deque()
-        for waiting in queue:
-            if waiting.waiting is not None and not waiting.waiting.done():
-                waiting.waiting.set_exception(ProducerFenced("Fenced out"))
+        self._send_home(ProducerFenced("Fenced out"))
         for producer in self:
             _close(producer)
         self._by_name.clear()
         self._holder = None
+
+    def _send_home(self, why: AnabranchError) -> None:
+        """Nobody waits any more."""
+        queue, self._queue = self._queue, deque()
+        for producer in queue:
+            if producer.waiting is not None and not producer.waiting.done():
+                producer.waiting.set_exception(why)
 
     async def _stand_in_line(self, producer: Producer) -> None:
         """Wait until all others are gone; the place is this producer's then."""
@@ -201,7 +207,4 @@ class Producers:
 
 def _close(producer: Producer) -> None:
     producer.is_closed = True
-    if producer.waiting is not None and not producer.waiting.done():
-        producer.waiting.cancel()
-    else:
-        producer.channel.close_producer(producer)
+    producer.channel.close_producer(producer)

@@ -136,7 +136,7 @@ class Topic:
         """They may come back when they are let in again (a backlog quota)."""
         for producer in self.producers:
             self._deduplicating.left(producer.name)
-        self.producers.close_all()
+        self.producers.close_all(self.closed())
 
     # --- subscribing
 
@@ -274,7 +274,7 @@ class Topic:
             end = self.partition.log_end
             refuse = self.publishing.refuse = TopicTerminated("Topic was already terminated")
             # Now: a Go client that is refused a message first does not hear that its producer is closed.
-            self.producers.close_all()
+            self.producers.close_all(refuse)
             try:
                 await self._around.catalog.store_terminated(self.name, self.index, end)
             except BaseException:
@@ -293,10 +293,8 @@ class Topic:
 
     def abandon(self) -> None:
         """The topic is gone, or goes: nobody may stay."""
-        self.publishing.refuse = TopicClosed(
-            f"{self.full_name} is not served here any more; look it up again"
-        )
-        self.producers.close_all()
+        self.publishing.refuse = self.closed()
+        self.producers.close_all(self.closed())
         self.subscriptions.close()
         self._deduplicating.abandon()
         self.compacting.abandon()

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.topics.errors import ProducerBusy, ProducerFenced, ProducerNameInUse, TopicClosed
+from anabranch.topics.errors import (
+    ProducerBusy,
+    ProducerFenced,
+    ProducerNameInUse,
+    TopicClosed,
+    TopicTerminated,
+)
 from anabranch.topics.producer import AccessMode
 from tests.support.topics import Bench, Line, send
 
@@ -116,8 +122,43 @@ async def test_who_waits_when_the_topic_closes(tmp_path: Path) -> None:
     waiting = asyncio.ensure_future(topic.add_producer(bench.new_producer("b", WAITING)))
     await asyncio.sleep(0)
     topic.abandon()
-    with pytest.raises((TopicClosed, asyncio.CancelledError)):
+    with pytest.raises(TopicClosed):  # its client is told: it waits for an answer, and has no timer
         await waiting
+
+
+async def test_who_waits_when_the_topic_ends(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    await bench.producer(topic, "a", EXCLUSIVE)
+    waiting = asyncio.ensure_future(topic.add_producer(bench.new_producer("b", WAITING)))
+    await asyncio.sleep(0)
+    await topic.terminate()
+    with pytest.raises(TopicTerminated):
+        await waiting
+
+
+async def test_who_waits_where_nothing_is_stored(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("non-persistent://public/default/orders")
+    await bench.producer(topic, "a", EXCLUSIVE)
+    waiting = asyncio.ensure_future(topic.add_producer(bench.new_producer("b", WAITING)))
+    await asyncio.sleep(0)
+    topic.abandon()
+    with pytest.raises(TopicClosed):
+        await waiting
+
+
+async def test_who_waits_gets_the_topic_of_one_whose_connection_is_dead(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    dead = Line()
+    dead.alive = False
+    await bench.producer(topic, "a", EXCLUSIVE, line=dead)
+    waiting = asyncio.ensure_future(topic.add_producer(bench.new_producer("b", WAITING)))
+    await asyncio.sleep(0)
+    with pytest.raises(ProducerFenced):
+        await bench.producer(topic, "a", EXCLUSIVE, topic_epoch=0)
+    assert (await asyncio.wait_for(waiting, 10)).topic_epoch == 1
 
 
 async def test_an_epoch_that_cannot_be_kept_is_not_given(tmp_path: Path) -> None:
