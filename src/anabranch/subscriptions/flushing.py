@@ -75,8 +75,10 @@ class Flushing:
         await asyncio.shield(waiting)
 
     async def reset(self, cursor: DurableCursor, offset: int) -> None:
-        """Begin anew at `offset`."""
+        """Begin anew at `offset`.  SubscriptionGone."""
         async with self._writing:
+            if cursor.is_deleted:
+                raise SubscriptionGone(f"the subscription {cursor.name.subscription!r} was deleted")
             await self._make_own(cursor)
             drop = sorted(cursor.kept | cursor.stale)
             if drop:
@@ -104,8 +106,8 @@ class Flushing:
     async def delete(self, cursor: DurableCursor) -> None:
         """Nothing of it is kept any more."""
         async with self._writing:
-            cursor.is_deleted = True
             await self._store.delete(cursor.name)
+            cursor.is_deleted = True
 
     def forget(self, cursor: DurableCursor) -> None:
         """It is deleted, or closed and kept: not to be written any more."""

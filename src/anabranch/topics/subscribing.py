@@ -10,8 +10,10 @@ each name; everything else is done at once.
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.base.errors import AnabranchError
 from anabranch.base.turns import Turns
 from anabranch.partition.entries import EntryReader
 from anabranch.subscriptions.consumer import Consumer
@@ -275,17 +277,31 @@ class Subscriptions:
         """Delete a subscription; `consumer` is the one that asks, and is not told to come back."""
         async with self._turns.of(name):
             held = self.get(name)
-            others = [one for one in held.subscription.consumers if one is not consumer]
-            if others and not force and (consumer is not None or len(others) > 1):
+            if not force and any(one is not consumer for one in held.subscription.consumers):
                 raise SubscriptionBusy("Subscription has active connected consumers")
-            asks = consumer or (others[0] if len(others) == 1 and not force else None)
-            if asks is not None:
-                held.subscription.detach(asks)
+            if consumer is not None:
+                held.subscription.detach(consumer)
             held.subscription.close()
             if held.durable is not None:
-                await self.transactional.forget(held)
-                await self._around.positions.delete(held.durable)
+                try:
+                    await self.transactional.forget(held)
+                    await self._around.positions.delete(held.durable)
+                except BaseException:
+                    await self._stays(held, held.durable)
+                    if consumer is not None:  # so it is to come back after all
+                        consumer.channel.disconnect(consumer)
+                    raise
             self._let_go(held)
+
+    async def _stays(self, held: Held, durable: DurableCursor) -> None:
+        """It could not be deleted: whoever comes next finds it as it was."""
+        self._let_go(held)
+        if self._is_closed or durable.is_deleted:
+            return
+        self._hold(durable.name.subscription, durable.cursor, durable)
+        if durable.attachments:
+            with suppress(AnabranchError, OSError):  # it is tried again by itself
+                await self._around.positions.detached(durable)
 
     def _let_go(self, held: Held) -> None:
         if self._held.get(held.subscription.name) is held:

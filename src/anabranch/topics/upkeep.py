@@ -14,11 +14,13 @@ A round goes through the open topics in slices.  What fails for one is logged an
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch.base.errors import AnabranchError
 from anabranch.base.rates import PERIOD_S
 from anabranch.topics.backlog import evict_to, exceeded
+from anabranch.topics.errors import SubscriptionBusy
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.surroundings import Surroundings
 from anabranch.topics.topic import Topic
@@ -139,7 +141,8 @@ class TopicUpkeep:
                 log.info(
                     "%s: subscription %s is deleted: nobody uses it", topic.full_name, held.subscription.name
                 )
-                await topic.unsubscribe(held.subscription.name)
+                with suppress(SubscriptionBusy):  # somebody came just now
+                    await topic.unsubscribe(held.subscription.name)
 
 
 def _advance(topic: Topic, offset: int) -> None:

@@ -10,6 +10,7 @@ from anabranch.base.ids import TopicName
 from anabranch.meta.rules import Quota, Rate
 from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.consumer import KeySharing
+from anabranch.subscriptions.durable import CursorName, SubscriptionGone
 from anabranch.subscriptions.errors import ConsumerAssignError, ConsumerBusy
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.topics.errors import (
@@ -191,8 +192,74 @@ async def test_unsubscribing(tmp_path: Path) -> None:
     with pytest.raises(SubscriptionNotFound):
         await topic.unsubscribe("s")
     await topic.attach(bench.consumer(line=other), wanted())
+    with pytest.raises(SubscriptionBusy):
+        await topic.unsubscribe("s")
     await topic.unsubscribe("s", force=True)
     assert len(other.disconnected) == 1
+
+
+async def test_a_subscription_that_could_not_be_deleted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    producer = await bench.producer(topic)
+    topic.publish(producer, [send(i) for i in range(5)])
+    line = Line()
+    consumer = bench.consumer(line=line)
+    subscription = await topic.attach(consumer, wanted())
+    subscription.ack(consumer, [Ack(1)], cumulative=True)
+
+    async def fail(name: CursorName) -> None:
+        raise OSError("no store")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "delete", fail)
+        with pytest.raises(OSError, match="no store"):
+            await topic.unsubscribe("s", force=True)
+    assert line.disconnected == [consumer]
+    assert not bench.positions.is_attached("s", ORDERS.kafka)
+    again = bench.consumer(line=line)
+    subscription = await topic.attach(again, wanted())
+    subscription.flow(again, 10)
+    await settle()
+    assert line.offsets == [2, 3, 4]
+    subscription.ack(again, [Ack(3)], cumulative=True)
+    await topic.save(subscription)
+    assert list(bench.store.positions.values()) == [4]
+
+
+async def test_a_subscription_that_goes_while_it_is_moved_leaves_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    producer = await bench.producer(topic)
+    topic.publish(producer, [send(i) for i in range(5)])
+    subscription = await topic.create_subscription("s", from_earliest=True)
+    async with bench.positions._flushing._writing:
+        gone = asyncio.ensure_future(topic.unsubscribe("s"))
+        await settle()
+        moved = asyncio.ensure_future(topic.seek(subscription, 3))
+        await settle()
+    await gone
+    with pytest.raises(SubscriptionGone):
+        await moved
+    assert not bench.store.positions
+
+
+async def test_a_consumer_that_comes_while_its_subscription_is_given_up_keeps_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders", subscription_expiration_s=60)
+    await topic.create_subscription("s", from_earliest=True)
+    bench.clock.advance(61_000)
+    consumer = bench.consumer()
+    async with bench.positions._flushing._writing:
+        attached = asyncio.ensure_future(topic.attach(consumer, wanted()))
+        await settle()
+        given_up = asyncio.ensure_future(bench.topics.upkeep.drop_abandoned(topic))
+        await settle()
+    await attached
+    await given_up
+    assert topic.subscriptions.get("s").subscription.consumers == [consumer]
 
 
 async def test_limits(tmp_path: Path) -> None:
