@@ -16,6 +16,10 @@ class Chunks:
         self._owners: dict[str, Consumer] = {}
         self._waiting: dict[Consumer, list[int]] = {}
 
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
     def owner(self, uuid: str, proposed: Consumer) -> Consumer:
         """Who gets the chunks of `uuid`."""
         owner = self._owners.setdefault(uuid, proposed)

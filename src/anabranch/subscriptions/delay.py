@@ -184,6 +184,9 @@ class DelayView:
         """Whether the entry is put aside, or has been given out: it is not to be delivered in passing."""
         return offset in self._waiting or offset in self._ready or offset in self._given
 
+    def has_given(self, offset: int) -> bool:
+        return offset in self._given
+
     def add(self, offset: int, deliver_at_ms: int) -> None:
         """The entry at `offset` was read and is to wait."""
         if self._delays.add(offset, deliver_at_ms):

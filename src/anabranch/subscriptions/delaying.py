@@ -33,6 +33,10 @@ class Delaying:
     def due(self, now_ms: int) -> list[int]:
         return [] if self._view is None else self._view.due(now_ms, _AT_ONCE)
 
+    def has_given(self, offset: int) -> bool:
+        """Whether an entry was due before reading has come to it, and is passed over there."""
+        return self._view is not None and self._view.has_given(offset)
+
     def passed(self, offset: int) -> None:
         """Reading has come to `offset`."""
         if self._view is not None:

@@ -197,7 +197,11 @@ class KeyedDispatch:
         for offset, hash in back.items():
             self.router.release(hash)
             self.router.wait(offset, hash)
-        self._due.update([offset for offset in offsets if offset not in back])
+        self._due.update([offset for offset in offsets if offset not in back and not self._is_ahead(offset)])
+
+    def _is_ahead(self, offset: int) -> bool:
+        """Whether reading comes to an entry by itself: it went back since that was delivered."""
+        return offset >= self._reading.offset and not self._delaying.has_given(offset)
 
     def restart(self) -> None:
         self.router.clear()

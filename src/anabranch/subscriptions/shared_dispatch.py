@@ -74,13 +74,16 @@ class SharedDispatch:
     # --- delivering
 
     def turn(self, budget: Budget) -> Outcome:
-        permits = sum([consumer.permits for consumer in self.consumers if consumer.can_take()])
-        if not permits or self._unacked.is_blocked:
+        able = [consumer for consumer in self.consumers if consumer.can_take()]
+        if not able or self._unacked.is_blocked:
             return Outcome.NOBODY
+        if self._chunks.is_waiting:
+            for consumer in able:
+                self.took_more(consumer)
         now_ms = self._surroundings.clock.now_ms()
         self._replay.update(self._delaying.due(now_ms))
         reading = self._reading
-        room = min(permits, budget.messages)
+        room = min(sum([consumer.permits for consumer in able]), budget.messages)
         max_bytes = min(budget.size_bytes, int(room * (self._bytes_per_message + HEADER_SIZE)))
         is_fresh = not self._replay
         if is_fresh:
@@ -175,7 +178,11 @@ class SharedDispatch:
 
     def give_back(self, offsets: Sequence[int]) -> None:
         self._again(self._outstanding.taken_back(self.consumers, offsets))
-        self._replay.update(offsets)
+        self._replay.update([offset for offset in offsets if not self._is_ahead(offset)])
+
+    def _is_ahead(self, offset: int) -> bool:
+        """Whether reading comes to an entry by itself: it went back since that was delivered."""
+        return offset >= self._reading.offset and not self._delaying.has_given(offset)
 
     def restart(self) -> None:
         self._replay.clear()

@@ -2,6 +2,8 @@
 
 import pytest
 
+from anabranch.groups.transaction_ids import TxnId
+from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.consumer import KeySharing
 from anabranch.subscriptions.errors import ConsumerAssignError, NotAllowed, SubscriptionTypeMismatch
 from anabranch.subscriptions.keyed_dispatch import KeyedDispatch
@@ -9,6 +11,7 @@ from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.settings import SubscriptionSettings
 from tests.support.subscriptions import Bench, Client
 
+TXN = TxnId(0, 1 << 15)
 HALVES = ([(0, 32767)], [(32768, 65535)])
 
 
@@ -231,3 +234,15 @@ def test_advancing_frees_keys(bench: Bench) -> None:
     bench.run()
     assert len(a.offsets) + len(b.offsets) == 52
     assert b.offsets
+
+
+def test_what_an_aborted_transaction_gives_back_is_not_delivered_twice(bench: Bench) -> None:
+    bench.fill(4)
+    a = bench.client(permits=10)
+    bench.subscription.ack_within(TXN, a.consumer, [Ack(1), Ack(3)], cumulative=False)
+    a.close()
+    b = bench.client()
+    bench.subscription.end_transaction(TXN, commit=False)
+    b.flow(10)
+    bench.run()
+    assert b.offsets == [0, 1, 2, 3]

@@ -2,12 +2,15 @@
 
 import pytest
 
+from anabranch.groups.transaction_ids import TxnId
 from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.errors import ConsumerBusy, NotAllowed
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.settings import SubscriptionSettings
 from anabranch.subscriptions.shared import RoundRobin
 from tests.support.subscriptions import Bench, Client
+
+TXN = TxnId(0, 1 << 15)
 
 
 @pytest.fixture
@@ -273,3 +276,35 @@ def test_replay_reads_only_what_it_needs(bench: Bench) -> None:
     bench.run()
     assert client.take() == list(range(200))
     assert bench.log.reads - before < 15
+
+
+def test_what_an_aborted_transaction_gives_back_is_not_delivered_twice(bench: Bench) -> None:
+    bench.fill(4)
+    a = bench.client(permits=10)
+    bench.subscription.ack_within(TXN, a.consumer, [Ack(1), Ack(3)], cumulative=False)
+    a.close()
+    b, c = bench.client(), bench.client()
+    bench.subscription.end_transaction(TXN, commit=False)
+    b.flow(10)
+    c.flow(10)
+    bench.run()
+    assert sorted(b.offsets + c.offsets) == [0, 1, 2, 3]
+    b.ack(*b.offsets)
+    c.ack(*c.offsets)
+    assert (b.consumer.unacked, c.consumer.unacked) == (0, 0)
+
+
+def test_chunks_that_wait_for_a_blocked_consumer_come_when_it_is_not_any_more() -> None:
+    bench = one_at_a_time(max_unacked_per_consumer=2)
+    a, b = bench.client(permits=10), bench.client(permits=10)
+    for _ in range(2):
+        bench.log.append()
+    for chunk in range(3):
+        bench.log.append(uuid="u", chunk_id=chunk, num_chunks_from_msg=3)
+    bench.run()
+    assert (a.offsets, b.offsets) == ([0, 2], [1])
+    bench.subscription.advance_to(2)
+    bench.run()
+    bench.subscription.advance_to(3)
+    bench.run()
+    assert (a.offsets, b.offsets) == ([0, 2, 3, 4], [1])
