@@ -14,14 +14,16 @@ _WORD = (1 << 64) - 1
 def acked_ranges(offset: int, count: int, words: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The runs of offsets that an ack_set acknowledges of the entry at `offset`.
 
-    Word by word: an entry may claim a million messages, and every other of them be acknowledged.
+    Word by word: an entry may claim a million messages, and every other of them be acknowledged.  Words that
+    are missing are none, or a few bytes would be work for a million messages.
     """
     start = -1  # of the run that is not over
-    for index in range((count + 63) // 64):
+    said = min(len(words), (count + 63) // 64)
+    for index in range(said):
         base = 64 * index
         size = min(64, count - base)
         mask = (1 << size) - 1
-        wanted = words[index] & mask if index < len(words) else 0
+        wanted = words[index] & mask
         at = 0
         while True:
             if start < 0:
@@ -36,6 +38,8 @@ def acked_ranges(offset: int, count: int, words: Sequence[int]) -> Iterator[tupl
             at = (left & -left).bit_length() - 1
             yield offset + start, offset + base + at
             start = -1
+    if start < 0 and 64 * said < count:
+        start = 64 * said
     if start >= 0:
         yield offset + start, offset + count
 

@@ -33,3 +33,10 @@ def test_a_batch_that_claims_a_million_messages_costs_no_more_than_they_do() -> 
     count = 1 << 18
     ranges = list(acked_ranges(0, count, [0x5555555555555555] * (count // 64)))
     assert (len(ranges), ranges[-1]) == (count // 2, (count - 1, count))
+
+
+def test_words_that_are_missing_cost_nothing() -> None:
+    count = 1 << 60  # word by word it would take for ever
+    assert list(acked_ranges(7, count, [0b101])) == [(8, 9), (10, 7 + count)]
+    assert list(acked_ranges(7, count, [-1])) == [(71, 7 + count)]
+    assert list(acked_ranges(7, count, [])) == [(7, 7 + count)]
