@@ -15,11 +15,15 @@ HASHES = 1 << 16
 _MASK = 0xFFFFFFFF
 _C1, _C2 = 0xCC9E2D51, 0x1B873593
 _NO_KEY = b"NONE_KEY"
+_SHORT = 256  # bytes of what is remembered: a key may be as large as a message
 
 
-@lru_cache(maxsize=1 << 14)
 def murmur3(data: bytes) -> int:
     """Without the sign, as Pulsar uses it: 31 bits."""
+    return _remembered(data) if len(data) <= _SHORT else _murmur3(data)
+
+
+def _murmur3(data: bytes) -> int:
     blocks = len(data) // 4
     value = 0
     for k in struct.unpack_from(f"<{blocks}I", data):
@@ -35,6 +39,9 @@ def murmur3(data: bytes) -> int:
     value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
     value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
     return (value ^ value >> 16) & 0x7FFFFFFF
+
+
+_remembered = lru_cache(maxsize=1 << 14)(_murmur3)
 
 
 def key_of(metadata: MessageMetadata) -> bytes:

@@ -1,5 +1,7 @@
 """Hashes of keys as Pulsar's: known values of MurmurHash3, and which key a message has."""
 
+import sys
+
 import pytest
 
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
@@ -36,3 +38,10 @@ def test_known_hashes_without_their_sign(data: bytes, value: int) -> None:
 )
 def test_which_key_a_message_has(fields: dict[str, object], key: bytes) -> None:
     assert key_of(MessageMetadata(**fields)) == key
+
+
+def test_large_keys_are_not_kept() -> None:
+    key = bytearray(b"k" * 100_000)
+    before = sys.getrefcount(data := bytes(key))
+    assert murmur3(data) == murmur3(bytes(key))
+    assert sys.getrefcount(data) == before
