@@ -5,7 +5,8 @@ the leader: for consumers that is their subscription, bytes that the broker pass
 to learn the topics.
 
 `session_ends_ms` moves with every sign of life.  The timer that watches it does not: it looks when it
-comes, and is set again if the member has been heard of since.
+comes, and is set again if the member has been heard of since.  That is the case if the session does not
+end when it was to end then, `watched_ms`: which of the two is later a clock that was set cannot say.
 """
 
 from typing import NamedTuple
@@ -33,6 +34,7 @@ class ClassicMember:
         "rebalance_timeout_ms",
         "session_ends_ms",
         "session_timeout_ms",
+        "watched_ms",
     )
 
     def __init__(self, member_id: str, instance_id: str | None, client_id: str, client_host: str) -> None:
@@ -45,6 +47,7 @@ class ClassicMember:
         self.protocols: tuple[AssignmentProtocol, ...] = ()
         self.assignment = b""
         self.session_ends_ms = 0
+        self.watched_ms = 0
         self.is_new = False
         """It waits for its first generation and has no id to heartbeat with."""
         self.is_restored = False

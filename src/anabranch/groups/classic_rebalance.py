@@ -120,11 +120,13 @@ def session_timer(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     waits = not member.is_new and (member_id in group.joining or member_id in group.syncing)
     if waits:
         member.heard_of(turn.now_ms)  # it is we who keep it waiting
-    if member.session_ends_ms > turn.now_ms:
-        turn.watch(group, member)
-    else:
+    if member.session_ends_ms == member.watched_ms:
         turn.forget(group, member_id)
         go_on_without(turn, group)
+        return
+    if not turn.now_ms < member.session_ends_ms <= turn.now_ms + member.session_timeout_ms:
+        member.heard_of(turn.now_ms)  # the clock was set since
+    turn.watch(group, member)
 
 
 def go_on_without(turn: Turn, group: ClassicGroup) -> None:

@@ -25,6 +25,7 @@ class Turn(NamedTuple):
 
     def watch(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Have the member's session looked at when it ends."""
+        member.watched_ms = member.session_ends_ms
         self.effects.at((NAME, "session", group.group_id, member.member_id), member.session_ends_ms)
 
     def forget(self, group: ClassicGroup, member_id: str) -> None:

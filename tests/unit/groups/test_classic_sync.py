@@ -1,5 +1,7 @@
 """SyncGroup, Heartbeat, LeaveGroup and the timers: from a join to the next one."""
 
+import pytest
+
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.classic import Groups
 
@@ -126,6 +128,23 @@ def test_a_session_ends_without_a_sign_of_life() -> None:
         groups.heartbeat("g", leader)
     assert list(groups["g"].members) == [leader.id]
     assert groups.heartbeat("g", follower).code == ErrorCode.unknown_member_id
+
+
+@pytest.mark.parametrize("moved_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_ends_no_session_and_keeps_none(moved_ms: int) -> None:
+    groups = Groups()
+    leader, follower = groups.make_stable("g", 2)
+    groups.pass_ms(5000)
+    for member in (leader, follower):
+        assert groups.heartbeat("g", member).code == 0
+    groups.now_ms += moved_ms
+    groups.timers = {timer: at_ms + moved_ms for timer, at_ms in groups.timers.items()}
+    groups.pass_ms(8000)  # they were looked at, and neither is overdue
+    assert len(groups["g"].members) == 2
+    for _ in range(6):
+        groups.heartbeat("g", leader)
+        groups.pass_ms(5000)
+    assert list(groups["g"].members) == [leader.id]
 
 
 def test_a_commit_is_a_sign_of_life() -> None:
