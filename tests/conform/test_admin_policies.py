@@ -194,3 +194,17 @@ async def test_what_is_not_there_says_so(http: Http) -> None:
     assert (await http.admin("GET", "/resource-quotas/public/default/0x1_0x2")).status == 404
     assert await http.get("/bookies/all") == {"bookies": []}
     assert await http.get("/non-persistent/public/default/0x00000000_0x40000000") == []
+
+
+@pytest.mark.parametrize("at", [NAMESPACE, TOPIC])
+async def test_numbers_that_are_beyond_all_others_are_refused(http: Http, at: str) -> None:
+    for path, body in (
+        ("dispatchRate", {**RATE, "dispatchThrottlingRateInMsg": 10**400}),
+        ("publishRate", {"publishThrottlingRateInMsg": 10**400}),
+        ("subscribeRate", {"ratePeriodInSecond": 10**400}),
+        ("persistence", {"managedLedgerMaxMarkDeleteRate": 10**400}),
+    ):
+        refused = await http.admin("POST", f"{at}/{path}", body)
+        assert refused.status == 400, path
+    await http.done("POST", f"{at}/dispatchRate", RATE)
+    assert await http.get(f"{TOPIC}/subscriptions") == []

@@ -118,9 +118,12 @@ async def _body_of(route: Route, request: Request) -> Any:
         return None
     text = b"".join(parts)
     try:
-        return msgspec.json.decode(text or b"null", type=route.body, strict=False)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        body = msgspec.json.decode(text or b"null", type=route.body, strict=False)
+        if route.manner is None:
+            msgspec.msgpack.encode(body)  # which has numbers of 64 bits, as Pulsar: no larger one is kept
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise Refused(400, f"the body is not what it should be: {error}") from None
+    return body
 
 
 def _response(result: object, media: str) -> Response:
