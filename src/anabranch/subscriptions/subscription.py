@@ -325,9 +325,15 @@ class Subscription:
             if outcome is Outcome.END and not self._is_waiting:
                 self._is_waiting = True
                 self.surroundings.source.wait(self._log_grew)
-            due_ms = None if self.delay is None else self.delay.next_due_ms()
+            due_ms = self._next_due_ms()
             if due_ms is not None:
                 self._wake_in(max(0, due_ms - self.surroundings.clock.now_ms()) / 1000)
+
+    def _next_due_ms(self) -> int | None:
+        """When something that was put aside may be due; who reads in order takes nothing from there."""
+        if self.delay is None or self.kind is None or not self.kind.is_individual:
+            return None
+        return self.delay.next_due_ms()
 
     def _log_grew(self) -> None:
         self._is_waiting = False

@@ -8,7 +8,6 @@ each name; everything else is done at once.
 """
 
 import asyncio
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,8 +34,6 @@ from anabranch.topics.transactional_acks import TransactionalAcks
 
 if TYPE_CHECKING:
     from anabranch.topics.topic import Topic
-
-log = logging.getLogger(__name__)
 
 EARLIEST = -1
 LATEST = (1 << 63) - 1
@@ -190,7 +187,7 @@ class Subscriptions:
             except SubscriptionGone:  # a Kafka client deleted the group
                 self._let_go(held)
                 raise
-        if kind.is_individual and subscription.delay is None and self._topic.rules.delayed_delivery:
+        if kind.is_individual and subscription.delay is None:  # where none is delayed too: that may change
             subscription.delay = held.delay = self._all_delays().view(held.cursor.mark_delete)
 
     async def _not_attached(self, held: Held) -> None:

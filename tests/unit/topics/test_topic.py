@@ -594,6 +594,51 @@ async def test_delayed_messages_wait_over_a_restart(tmp_path: Path) -> None:
     assert line.offsets == [1, 0]
 
 
+@pytest.mark.parametrize("kind", [SubscriptionKind.SHARED, SubscriptionKind.KEY_SHARED])
+async def test_delays_that_are_switched_on_and_off_count_for_those_who_are_there(
+    tmp_path: Path, kind: SubscriptionKind
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders", delayed_delivery=False)
+    producer = await bench.producer(topic)
+    line = Line()
+    consumer = bench.consumer(line=line)
+    subscription = await topic.attach(consumer, wanted(kind=kind))
+    subscription.flow(consumer, 10)
+    later_ms = bench.clock.now_ms() + 5_000
+    for number, is_on in enumerate((False, True, False)):
+        bench.rule("orders", delayed_delivery=is_on)
+        topic.publish(producer, [send(number, deliver_at_time=later_ms)])
+        await settle()
+    assert line.offsets == [0, 2]
+    bench.clock.advance(5_000)
+    subscription.wake()
+    await settle()
+    assert line.offsets == [0, 2, 1]
+
+
+async def test_who_reads_in_order_does_not_wait_for_what_others_put_aside(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    producer = await bench.producer(topic)
+    topic.publish(producer, [send(0, deliver_at_time=bench.clock.now_ms() + 5_000), send(1)])
+    consumer = bench.consumer()
+    subscription = await topic.attach(consumer, wanted(kind=SubscriptionKind.SHARED))
+    subscription.flow(consumer, 10)
+    await settle()
+    before = subscription._timer
+    assert before is not None
+    await topic.detach(subscription, consumer)
+    line = Line()
+    consumer = bench.consumer(line=line)
+    await topic.attach(consumer, wanted())
+    subscription.flow(consumer, 10)
+    bench.clock.advance(6_000)
+    await settle()
+    assert line.offsets == [0, 1]
+    assert subscription._timer is before, "it would look again and again for what nobody takes"
+
+
 async def test_a_delay_that_is_too_long(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     topic = await bench.open("orders", max_delay_ms=10_000)
