@@ -40,7 +40,11 @@ _SOURCE = Path(anabranch.__file__).parents[1]
 
 
 def make_job(opened: LocalLog, plan: Plan, cleaner: CleanerConfig, now_ms: int) -> Job:
-    """The job that carries out `plan`; several run beside each other share what the cleaner may use."""
+    """The job that carries out `plan`; several run beside each other share what the cleaner may use.
+
+    DiskFull or OSError if the files do not tell what was aborted: the worker would take it for committed.
+    """
+    opened.active.settle_aborted()
     config = opened.config
     bases = [segment.base_offset for segment in opened.segments]
     return Job(
@@ -70,7 +74,11 @@ def make_view_job(
     *,
     keeps_keyless: bool,
 ) -> ViewJob:
-    """The job that makes a view of a log up to `end` in the folder `target`, from the one there is."""
+    """The job that makes a view of a log up to `end` in the folder `target`, from the one there is.
+
+    DiskFull or OSError as `make_job`.
+    """
+    opened.active.settle_aborted()
     config = opened.config
     start = opened.log_start if view is None else max(view.horizon, opened.log_start)
     dirty = [segment for segment in opened.segments if segment.end_offset > start]

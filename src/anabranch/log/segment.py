@@ -248,6 +248,10 @@ class Segment:
     def add_aborted(self, entry: AbortedTransaction) -> None:
         self._aborted.add(entry)
 
+    def settle_aborted(self) -> None:
+        """See to it that the file has all of them.  DiskFull or OSError if that cannot be."""
+        self._aborted.settle()
+
     # --- reading
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[Place]:

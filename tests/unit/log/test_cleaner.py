@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import DiskFull, Unavailable
 from anabranch.log import compaction_swap
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
 from tests.support.compaction import compacted_log, job_for, keyed, worker_here
-from tests.support.logs import a_disk, put, records
+from tests.support.crashing_disk import FailingDisk
+from tests.support.logs import a_disk, marker, put, records
 
 
 @pytest.fixture
@@ -48,6 +49,27 @@ async def test_a_job_carried_through(log: LocalLog, threads: ThreadPoolExecutor)
     assert set(gone) <= set(before)
     assert not set(gone) & set(log.segments)
     assert leftovers(log.folder) == []
+
+
+async def test_no_job_while_the_disk_has_no_room_for_an_abort(
+    tmp_path: Path, threads: ThreadPoolExecutor
+) -> None:
+    disk = FailingDisk()
+    log = compacted_log(tmp_path, disk=disk)
+    put(log, records("stays", keys=["k"]))
+    put(
+        log,
+        records("aborted", keys=["k"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
+    )
+    log.roll()
+    end = marker(7, commit=False)
+    disk.room_bytes = len(end)
+    put(log, end)
+    with pytest.raises(DiskFull):
+        job_for(log)
+    disk.room_bytes = 1 << 20
+    await Cleaner(a_disk(), threads, worker_here).clean(log, job_for(log), lambda gone: None)
+    assert "stays" in [value for _, _, value in keyed(log)]
 
 
 async def test_appends_go_on_meanwhile(log: LocalLog, threads: ThreadPoolExecutor) -> None:
