@@ -1,4 +1,7 @@
-"""DescribeProducers (61): what each idempotent producer last wrote to a partition."""
+"""DescribeProducers (61): what each idempotent producer last wrote to a partition.
+
+A partition is answered once, however often it is named: an answer is far longer than the question.
+"""
 
 from typing import Any
 
@@ -13,13 +16,13 @@ from anabranch.server.kafka.registry import Answer, RequestContext, api
 @api(61, versions=(0, 0))
 def describe_producers(request: Any, ctx: RequestContext) -> Answer:
     host = ctx.services.partitions
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return {
         "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_partition(host, topic.name, index) for index in topic.partition_indexes],
-            }
-            for topic in request.topics
+            {"name": name, "partitions": [_partition(host, name, index) for index in indexes]}
+            for name, indexes in wanted.items()
         ]
     }
 

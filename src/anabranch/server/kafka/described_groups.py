@@ -24,7 +24,8 @@ async def described_groups(
 ) -> Answer:
     """`describe` may raise Refused; `not_found` is the refusal where there are no groups at all."""
     described = []
-    for group_id in request.group_ids:
+    # Once each, however often it is named: an answer is far longer than the question.
+    for group_id in dict.fromkeys(request.group_ids):
         try:
             answer = await _described(ctx, group_id, describe, not_found)
         except Refused as refused:

@@ -52,3 +52,10 @@ async def test_what_is_not_a_consumer_group(broker):
     assert codes == [ErrorCode.group_id_not_found, ErrorCode.invalid_group_id, ErrorCode.none]
     assert answer.groups[0].error_message == "Group nobody not found."
     assert answer.groups[2].authorized_operations == -(1 << 31)
+
+
+async def test_a_group_that_is_named_often_is_told_once(broker):
+    await broker.create("orders", 2)
+    await join(broker)
+    answer = await broker.ask(DESCRIBE, 1, group_ids=["g", "x", "g", "x", "g"])
+    assert [group.group_id for group in answer.groups] == ["g", "x"]

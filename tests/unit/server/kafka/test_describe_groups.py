@@ -44,6 +44,12 @@ async def test_what_may_be_done_is_told_if_asked(broker: WholeBroker, asked: boo
     assert answer.groups[0].authorized_operations == told
 
 
+async def test_a_group_that_is_named_often_is_told_once(broker: WholeBroker) -> None:
+    await stable(broker)
+    answer = await broker.ask(DESCRIBE, 6, groups=["g", "x", "g", "x", "g"])
+    assert [group.group_id for group in answer.groups] == ["g", "x"]
+
+
 async def test_a_broker_that_never_had_groups(tmp_path: Path) -> None:
     async with open_broker(tmp_path / "data") as broker:
         (group,) = (await broker.ask(DESCRIBE, 6, groups=["g"])).groups

@@ -28,6 +28,14 @@ async def test_what_producers_wrote_last(broker: WholeBroker) -> None:
     assert shown(second) == []
 
 
+async def test_a_partition_that_is_named_often_is_told_once(broker: WholeBroker) -> None:
+    await broker.create("a", 2)
+    assert [part.partition_index for part in await ask(broker, "a", 1, 0, 1, 0)] == [1, 0]
+    twice = [{"name": "a", "partition_indexes": indexes} for indexes in ([0], [1, 0])]
+    (topic,) = (await broker.ask(61, 0, topics=twice)).topics
+    assert [part.partition_index for part in topic.partitions] == [0, 1]
+
+
 async def test_what_is_not_there(broker: WholeBroker) -> None:
     await broker.create("a")
     (missing,) = await ask(broker, "a", 1)
