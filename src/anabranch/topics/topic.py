@@ -36,6 +36,7 @@ from anabranch.topics.errors import (
     BacklogHold,
     NotAllowed,
     ProducerBusy,
+    ProducerFenced,
     TopicBusy,
     TopicClosed,
     TopicTerminated,
@@ -91,7 +92,11 @@ class Topic:
     async def add_producer(self, producer: Producer) -> Joined:
         self._check_producer(producer)
         await self._deduplicating.settled()
-        epoch = await self.producers.join(producer)
+        try:
+            epoch = await self.producers.join(producer)
+        except ProducerFenced:
+            if self.publishing.refuse is None:
+                raise
         if self.publishing.refuse is not None:  # it closed, or was terminated, while this one stood in line
             self.producers.leave(producer)
             raise self.publishing.refuse

@@ -126,6 +126,23 @@ async def test_who_waits_when_the_topic_closes(tmp_path: Path) -> None:
         await waiting
 
 
+async def test_who_comes_when_the_topic_closes_is_not_fenced(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    is_stored = asyncio.Event()
+
+    async def store(epoch: int) -> None:
+        await is_stored.wait()
+
+    topic.producers._store_epoch = store
+    coming = asyncio.ensure_future(topic.add_producer(bench.new_producer("a", EXCLUSIVE)))
+    await asyncio.sleep(0)
+    topic.abandon()
+    is_stored.set()
+    with pytest.raises(TopicClosed):  # it may come back; who is fenced may not
+        await coming
+
+
 async def test_who_waits_when_the_topic_ends(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     topic = await bench.open("orders")
