@@ -295,7 +295,9 @@ class Subscriptions:
         self._let_go(held)
         if self._is_closed or durable.is_deleted:
             return
-        self._hold(durable.name.subscription, durable.cursor, durable)
+        again = self._hold(durable.name.subscription, durable.cursor, durable)
+        with suppress(AnabranchError, OSError):
+            await self.transactional.load(again)
         if durable.attachments:
             with suppress(AnabranchError, OSError):  # it is tried again by itself
                 await self._around.positions.detached(durable)

@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.base.errors import UnknownTopic
 from anabranch.base.ids import TopicName
+from anabranch.groups.transaction_ids import TxnId
 from anabranch.meta.rules import Quota, Rate
 from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.consumer import KeySharing
@@ -227,6 +228,28 @@ async def test_a_subscription_that_could_not_be_deleted_goes_on(
     subscription.ack(again, [Ack(3)], cumulative=True)
     await topic.save(subscription)
     assert list(bench.store.positions.values()) == [4]
+
+
+async def test_what_transactions_hold_of_a_subscription_that_could_not_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    producer = await bench.producer(topic)
+    topic.publish(producer, [send(i) for i in range(2)])
+    consumer, txn = bench.consumer(), TxnId(0, 1 << 15)
+    await topic.attach(consumer, wanted(kind=SubscriptionKind.SHARED))
+    await topic.ack_within(txn, "s", consumer, [Ack(0)], cumulative=False)
+
+    async def fail(name: CursorName, txn: TxnId) -> None:
+        raise OSError("no store")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.pending_acks, "drop", fail)
+        with pytest.raises(OSError, match="no store"):
+            await topic.unsubscribe("s", force=True)
+    await topic.end_transaction(txn, "s", commit=True)
+    assert topic.subscriptions.get("s").cursor.mark_delete == 1
 
 
 async def test_a_subscription_that_goes_while_it_is_moved_leaves_nothing(tmp_path: Path) -> None:
