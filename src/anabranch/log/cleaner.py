@@ -149,6 +149,9 @@ class Cleaner:
         self._disk = disk
         self._threads = threads
         self._worker = worker
+        self._half_done: set[tuple[Path, int]] = (
+            set()
+        )  # replacements that count, for the next start to finish
 
     async def clean(self, opened: LocalLog, job: Job, replaced: Callable[[list[Segment]], None]) -> Summary:
         """Do a job.  `replaced` gets the segments that are in the log no more, their files `.deleted`."""
@@ -166,7 +169,8 @@ class Cleaner:
                         raise Unavailable(f"the compaction of {job.folder} failed: {message['failed']}")
         finally:
             for base in job.bases:
-                compaction_swap.discard(self._disk, opened.folder, base)
+                if (opened.folder, base) not in self._half_done:
+                    compaction_swap.discard(self._disk, opened.folder, base)
         raise Unavailable(f"the compaction of {job.folder} ended without a result")
 
     async def _put_in_place(self, opened: LocalLog, old: list[Segment]) -> bool:
@@ -178,7 +182,11 @@ class Cleaner:
                 )
             )
             if _all_there(opened, old):
-                compaction_swap.swap_in(self._disk, opened, old)
+                try:
+                    compaction_swap.swap_in(self._disk, opened, old)
+                except OSError:  # files of `old` may be out of the way, to be removed at the next start
+                    self._half_done.add((opened.folder, base))
+                    raise
                 return True
         log.info("%s: segments from %d on are gone, nothing to replace", opened.folder, base)
         compaction_swap.discard(self._disk, opened.folder, base)

@@ -1,6 +1,7 @@
 """The broker's side of compaction: results go in place while the log lives on, or are thrown away."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from anabranch.base.errors import DiskFull, Unavailable
+from anabranch.base.errors import DiskFull, NotFound, Unavailable
 from anabranch.log import compaction_swap
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job
+from anabranch.log.index import MappedIndex
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
 from tests.support.compaction import compacted_log, job_for, keyed, worker_here
 from tests.support.crashing_disk import FailingDisk
-from tests.support.logs import a_disk, marker, put, records
+from tests.support.logs import a_disk, crash, marker, put, records
 
 
 @pytest.fixture
@@ -70,6 +72,30 @@ async def test_no_job_while_the_disk_has_no_room_for_an_abort(
     disk.room_bytes = 1 << 20
     await Cleaner(a_disk(), threads, worker_here).clean(log, job_for(log), lambda gone: None)
     assert "stays" in [value for _, _, value in keyed(log)]
+
+
+async def test_a_swap_that_the_disk_cuts_off_is_finished_at_the_next_start(
+    tmp_path: Path, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: MappedIndex, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "no room for a name")
+
+    log = compacted_log(tmp_path)
+    for key in ("only here", "k", "k"):
+        put(log, records(key, keys=[key]))
+    log.roll()
+    cleaner = Cleaner(a_disk(), threads, worker_here)
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedIndex, "rename", full)
+        with pytest.raises(OSError, match="no room"):
+            await cleaner.clean(log, job_for(log), lambda gone: None)
+    with pytest.raises(NotFound):
+        await cleaner.clean(log, job_for(log), lambda gone: None)
+    assert len(keyed(log)) == 3, "readers notice nothing"
+    crash(log)
+    again = compacted_log(tmp_path, clean=False)
+    assert [key for _, key, _ in keyed(again)] == ["only here", "k"]
+    assert leftovers(tmp_path) == []
 
 
 async def test_appends_go_on_meanwhile(log: LocalLog, threads: ThreadPoolExecutor) -> None:
