@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.base.ids import Namespace
+from anabranch.base.ids import Namespace, TopicName
+from anabranch.topics.registry import Topics
 from tests.support.http import Http, http_broker
 
 INFO = {"adminRoles": ["me"], "allowedClusters": ["standalone"]}
@@ -110,6 +111,27 @@ async def test_namespaces(http: Http) -> None:
     await http.done("POST", "/brokers/configuration/forceDeleteTenantAllowed/true")
     await http.done("DELETE", "/tenants/mine?force=true")
     assert await http.get("/tenants") == ["public", "pulsar"]
+
+
+async def test_clients_that_make_their_topics_again_do_not_keep_a_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with http_broker(tmp_path, forceDeleteNamespaceAllowed="true") as http:
+        await http.done("PUT", "/namespaces/public/one")
+        await http.done("PUT", "/persistent/public/one/t")
+        deleted: list[TopicName] = []
+        delete = Topics.delete
+
+        async def delete_and_come_back(topics: Topics, name: TopicName, *, force: bool = False) -> None:
+            await delete(topics, name, force=force)
+            deleted.append(name)
+            if len(deleted) < 3:
+                await http.done("PUT", "/persistent/public/one/t")
+
+        monkeypatch.setattr(Topics, "delete", delete_and_come_back)
+        await http.done("DELETE", "/namespaces/public/one?force=true")
+        assert len(deleted) == 3
+        assert await http.get("/namespaces/public") == ["public/default"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Namespaces: made, listed, deleted, and what is done to all of their topics."""
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -7,12 +9,14 @@ import msgspec
 from anabranch.admin.call import Call
 from anabranch.admin.errors import Refused
 from anabranch.admin.routes import API, delete, get, put
-from anabranch.base.errors import PolicyViolation, UnknownNamespace, UnknownTenant
+from anabranch.base.errors import NotEmpty, PolicyViolation, UnknownNamespace, UnknownTenant, UnknownTopic
 from anabranch.base.ids import Namespace
 from anabranch.cluster.bundles import equal_bundles
 from anabranch.meta.policies import Bundles, NamespacePolicies
 
 _BOUNDARY_MAX = 0xFFFFFFFF
+_ROUNDS = 20
+_AGAIN_S = 0.02
 
 
 @get(API + "/namespaces/{tenant}", answer=list[str])
@@ -85,13 +89,25 @@ async def remove(call: Call) -> None:
 
 
 async def delete_with_topics(call: Call, namespace: Namespace) -> None:
-    """Delete a namespace and everything in it, whoever uses it."""
+    """Delete a namespace and everything in it, whoever uses it.
+
+    Those who do come back at once and make their topics again: then those go too, a few times over.
+    """
     pulsar = call.services.pulsar
-    if namespace not in call.image.namespaces:
-        raise UnknownNamespace(f"Namespace {namespace} does not exist.")
-    for topic in call.image.topics_in(namespace):
-        await pulsar.topics.delete(topic.name, force=True)
-    await pulsar.cluster.tenants.delete_namespace(namespace)
+    for left in reversed(range(_ROUNDS)):
+        if namespace not in call.image.namespaces:
+            raise UnknownNamespace(f"Namespace {namespace} does not exist.")
+        for topic in call.image.topics_in(namespace):
+            with suppress(UnknownTopic):  # somebody else was faster
+                await pulsar.topics.delete(topic.name, force=True)
+        try:
+            await pulsar.cluster.tenants.delete_namespace(namespace)
+        except NotEmpty:
+            if not left:
+                raise
+            await asyncio.sleep(_AGAIN_S)  # one may be on its way to be made
+        else:
+            return
 
 
 @get(API + "/namespaces/{tenant}/{namespace}/bundles", answer=Bundles)
