@@ -9,7 +9,8 @@ the log as one batch a decision (or several, if each stands for itself), acked b
 replication asks; the state follows at once, answers are given when that holds.
 
 What could not be written did not happen: whoever waits for it gets the answer that the decision had ready
-for that, or else an error that says to look for the coordinator again.
+for that, or else an error that says to look for the coordinator again.  No timer is cancelled then, and one
+whose decision it was comes again.
 
 The records of a transaction are a transactional batch of its producer, and its end is a marker in the
 same partition, live and when the log is read alike.
@@ -54,6 +55,7 @@ _READ_BYTES = 128 << 10  # some 30 ms of replaying, between which others have th
 _UNPACKED_BYTES = 64 << 20
 _PART_BYTES = 256 << 10  # of records that need not be one batch; a topic takes 1 MiB unless told otherwise
 _AROUND_BYTES = 32  # what a record has beside key and value, at most
+_RETRY_MS = 5000  # after which a timer comes again if what it decided could not be written
 _PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
 
 
@@ -232,27 +234,30 @@ class Runtime(Generic[S]):
 
     # --- carrying out
 
-    def _carry_out(self, served: _Served[S], effects: Effects, now_ms: int) -> None:
-        """Of what was decided at `now_ms`."""
-        for timer, time_ms in effects.timers.items():
-            self._set(served, timer, time_ms)
+    def _carry_out(self, served: _Served[S], effects: Effects, now_ms: int) -> bool:
+        """Of what was decided at `now_ms`.  False if it could not be written."""
         if not effects.records and effects.encoded is None:
+            self._set_all(served, effects)
             _apply(served, effects)
             _answer(effects.replies)
-            return
+            return True
         try:
             while effects.is_divisible and (part := _first_part(effects)) is not effects:
                 served.partition.append_own(memoryview(batch_of(part, now_ms)))
                 _apply(served, part)
             appended = served.partition.append_own(memoryview(batch_of(effects, now_ms)))
         except (AnabranchError, OSError) as error:
+            # What was to end has not, so nor do its timers: a member that is gone would stay for ever.
+            self._set_all(served, effects, cancel=False)
             self._lost(effects, error)
-            return
+            return False
+        self._set_all(served, effects)
         _apply(served, effects)
         if appended.acknowledged is None:
             _answer(effects.replies)
         else:
             appended.acknowledged.add_done_callback(lambda done: self._acknowledged(effects, done))
+        return True
 
     def _acknowledged(self, effects: Effects, done: "asyncio.Future[None]") -> None:
         if done.cancelled():
@@ -271,6 +276,11 @@ class Runtime(Generic[S]):
             if isinstance(token, asyncio.Future) and not token.done():
                 token.set_exception(refusal)
 
+    def _set_all(self, served: _Served[S], effects: Effects, *, cancel: bool = True) -> None:
+        for timer, time_ms in effects.timers.items():
+            if cancel or time_ms is not None:
+                self._set(served, timer, time_ms)
+
     def _set(self, served: _Served[S], timer: Hashable, time_ms: int | None) -> None:
         running = served.timers.pop(timer, None)
         if running is not None:
@@ -285,7 +295,9 @@ class Runtime(Generic[S]):
             served.abandon()
         else:
             now_ms = self._clock.now_ms()
-            self._carry_out(served, served.shard.timeout(timer, now_ms), now_ms)
+            is_done = self._carry_out(served, served.shard.timeout(timer, now_ms), now_ms)
+            if not is_done and timer not in served.timers:
+                self._set(served, timer, now_ms + _RETRY_MS)
 
 
 def _replay(shard: Shard, header: BatchHeader, batch: memoryview) -> None:

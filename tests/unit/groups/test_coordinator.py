@@ -1,7 +1,7 @@
 """The way to a group's shard: where it is, loading it, what happens when it cannot be written or is gone."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -23,6 +23,7 @@ from anabranch.base.errors import (
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
+from anabranch.groups.consumer_requests import Heartbeat
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, java_hash, partition_for
 from anabranch.groups.deletion import delete_group
 from anabranch.groups.effects import Answer, Effects, Producer, Token
@@ -33,6 +34,7 @@ from anabranch.log.config import LogConfig
 from anabranch.partition.host import PartitionHost
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
+from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import SetClock
 from tests.support.offsets import in_columns
 
@@ -95,16 +97,21 @@ class Coordinated:
 
 
 @asynccontextmanager
-async def coordinated(data: Path, *, with_topic: bool = True) -> AsyncIterator[Coordinated]:
+async def coordinated(
+    data: Path,
+    *,
+    with_topic: bool = True,
+    config: GroupConfig | None = None,
+) -> AsyncIterator[Coordinated]:
     clock = SetClock()
     cluster = Cluster(data, clock)
     if with_topic:
         cluster.add()
     cluster.host.recover()
-    config = GroupConfig()
+    told = config or GroupConfig()
     groups = GroupCoordinator(
         clock,
-        Surroundings(lambda: config, cluster, Random(1)),
+        Surroundings(lambda: told, cluster, Random(1)),
         lambda index: cluster.host.partition(OFFSETS_TOPIC, index),
         lambda index: cluster.host.is_stored(OFFSETS_TOPIC, index),
         cluster.make,
@@ -244,8 +251,11 @@ async def test_a_producer_that_was_fenced_commits_no_more(tmp_path: Path) -> Non
             await broker.groups.end_transaction(index, Producer(9, 0), 0, commit=True)
 
 
-def _full_disk(broker: Coordinated, patch: pytest.MonkeyPatch) -> None:
+def _full_disk(broker: Coordinated, patch: pytest.MonkeyPatch, refused: Callable[[int], object] = id) -> None:
+    """`refused` is told of each append that is."""
+
     def full(*_: object) -> int:
+        refused(1)
         raise DiskFull("no room")
 
     partition = broker.cluster.host.partition(OFFSETS_TOPIC, broker.groups.shard_of("g"))
@@ -264,6 +274,41 @@ async def test_what_could_not_be_written_did_not_happen(
         assert await broker.fetch("g") == 5
         await broker.commit("g", 7)
         assert await broker.fetch("g") == 7
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(12_000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never did")
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_member_that_goes_while_the_disk_is_full_goes_when_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    monkeypatch.setattr("anabranch.groups.runtime._RETRY_MS", 5)
+    async with coordinated(tmp_path, config=GroupConfig(consumer_session_timeout_ms=20)) as broker:
+
+        async def heartbeat(epoch: int) -> Answer:
+            request = Heartbeat("g", "m", epoch, None, None, 1000, frozenset(("orders",)), owned={})
+            return await broker.groups.submit(
+                "g", lambda shard, token, now_ms: shard.consumer.heartbeat(request, token, now_ms)
+            )
+
+        def members() -> int:
+            return len(broker.groups.known("g").consumer.describe("g")["members"])
+
+        refused: list[int] = []
+        with monkeypatch.context() as patch:
+            assert (await heartbeat(0)).get("error_code", 0) == 0
+            _full_disk(broker, patch, refused.append)
+            if leaves:
+                assert (await heartbeat(-1))["error_code"] == ErrorCode.coordinator_not_available
+            await until(lambda: len(refused) >= 3)
+            assert members() == 1
+        await until(lambda: not members())
 
 
 async def test_a_decision_that_does_not_fit_one_batch_is_refused(tmp_path: Path) -> None:
