@@ -48,8 +48,8 @@ def _owned(topics: Iterable[Any] | None) -> Partitions | None:
     """What the member says it owns; a topic that it names without an id is none."""
     if topics is None:
         return None
-    owned: dict[UUID, frozenset[int]] = {}
+    owned: dict[UUID, set[int]] = {}  # a topic may come again and again
     for topic in topics:
         if topic.topic_id is not None:
-            owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
-    return owned
+            owned.setdefault(topic.topic_id, set()).update(topic.partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
