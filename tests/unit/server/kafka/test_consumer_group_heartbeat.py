@@ -92,4 +92,8 @@ async def test_a_topic_that_is_owned_again_and_again_holds_nobody_up(broker):
         return time.process_time() - began
 
     many = [UUID(int=i) for i in range(1, 24_001)]
-    assert await took(many[:1] * len(many)) < 2 * await took(many), "and not its square"
+    one, each = [], []
+    for _ in range(4):  # the first of them pays for what is made once
+        one.append(await took(many[:1] * len(many)))
+        each.append(await took(many))
+    assert min(one) < 2 * min(each), "and not its square"
