@@ -149,9 +149,8 @@ class Cleaner:
         self._disk = disk
         self._threads = threads
         self._worker = worker
-        self._half_done: set[tuple[Path, int]] = (
-            set()
-        )  # replacements that count, for the next start to finish
+        # Replacements that count, for the next start to finish.
+        self._half_done: set[tuple[Path, int]] = set()
 
     async def clean(self, opened: LocalLog, job: Job, replaced: Callable[[list[Segment]], None]) -> Summary:
         """Do a job.  `replaced` gets the segments that are in the log no more, their files `.deleted`."""

@@ -186,11 +186,8 @@ class Flushing:
         for cursor in cursors:
             try:
                 await self._make_own(cursor)
-            except (
-                AnabranchError,
-                OSError,
-            ) as error:  # members of its group read, which is nothing to others
-                failures[cursor] = _named(error)
+            except (AnabranchError, OSError) as error:
+                failures[cursor] = _named(error)  # members of its group read, which is nothing to others
         taken = [_take(cursor) for cursor in cursors if cursor not in failures]
         try:
             await self._store.write_chunks([_added(snapshot) for snapshot in taken if _adds(snapshot)])
