@@ -2,7 +2,7 @@
 
     python bench/micro/cursor.py [HOLES]
 
-Issue 5 asks for a flat cost of an ack, a flush below 50 ms and less than 50 MB resident.  The flush goes
+Wanted are a flat cost of an ack, a flush below 50 ms and less than 50 MB resident.  The flush goes
 through the real coordinators and logs, in a temporary folder.
 """
 
