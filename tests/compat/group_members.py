@@ -218,9 +218,11 @@ async def _with_aiokafka(args: argparse.Namespace, journal: Journal, stopping: S
             journal.lost(place.partition for place in revoked)
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            generation = consumer._coordinator.generation
-            journal.gained((place.partition for place in assigned), generation)
+            if not over.is_set():  # a rebalance may end while the consumer stops: nobody reads any more
+                generation = consumer._coordinator.generation
+                journal.gained((place.partition for place in assigned), generation)
 
+    over = asyncio.Event()
     consumer = AIOKafkaConsumer(
         bootstrap_servers=args.bootstrap,
         group_id=args.group,
@@ -249,6 +251,7 @@ async def _with_aiokafka(args: argparse.Namespace, journal: Journal, stopping: S
                     is_behind = True
                     journal.refused(error)
     finally:
+        over.set()
         journal.lost_all()
         await consumer.stop()
 
