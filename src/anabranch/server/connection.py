@@ -42,8 +42,7 @@ _MAX_SLOTS = 128
 _MAX_UNSENT = 1 << 20
 _MAX_COLLECTED = 1 << 18
 _TURN_S = 0.02
-_HEAD = struct.Struct(">ii")  # API and version as one number, correlation id
-_PREFIX = struct.Struct(">ii")
+_HEAD = _PREFIX = struct.Struct(">ii")  # API and version as one number, or the size; correlation id
 
 
 class Slot:

@@ -1,6 +1,7 @@
 """A broker that leaves tables to the tests; nothing here can be judged on another."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +33,17 @@ def topics(bootstrap: str) -> Topics:
 @pytest.fixture(scope="module")
 def tables(bootstrap: str) -> Tables:
     return Tables(bootstrap)
+
+
+@pytest.fixture
+def topic_in_files(topics: Topics, tables: Tables, tmp_path: Path) -> Callable[[int], str]:
+    """Makes a topic of one partition whose records, so many, are in files in `tmp_path / "table"`."""
+
+    def make(records: int) -> str:
+        topic = topics.create(1)
+        topics.fill(topic, range(records), partitions=1)
+        tables.enable(topic, tmp_path / "table")
+        tables.round()
+        return topic
+
+    return make

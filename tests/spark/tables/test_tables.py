@@ -68,11 +68,8 @@ def test_history_and_tail_are_the_topic(
     assert numbers(asked.where(hour)) == list(range(180, 240))
 
 
-def test_history_outlives_the_log(topics: Topics, tables: Tables, rows: Rows, tmp_path: Path) -> None:
-    topic = topics.create(1)
-    topics.fill(topic, range(300), partitions=1)
-    tables.enable(topic, tmp_path / "table")
-    tables.round()
+def test_history_outlives_the_log(topics: Topics, topic_in_files: Callable[[int], str], rows: Rows) -> None:
+    topic = topic_in_files(300)
     topics.fill(topic, range(300, 400), partitions=1)
     topics.trim(topic, 0, 250)
     assert numbers(rows(topic, maxRecordsPerPartition="70")) == list(range(400))
@@ -89,11 +86,10 @@ def test_history_outlives_the_log(topics: Topics, tables: Tables, rows: Rows, tm
     )
 
 
-def test_what_was_lost_is_said(topics: Topics, tables: Tables, rows: Rows, tmp_path: Path) -> None:
-    topic = topics.create(1)
-    topics.fill(topic, range(100), partitions=1)
-    tables.enable(topic, tmp_path / "table")
-    tables.round()
+def test_what_was_lost_is_said(
+    topics: Topics, tables: Tables, topic_in_files: Callable[[int], str], rows: Rows, tmp_path: Path
+) -> None:
+    topic = topic_in_files(100)
     topics.fill(topic, range(100, 300), partitions=1)
     topics.trim(topic, 0, 200)
     for _ in range(2):  # before the maintainer has noticed, and after

@@ -93,11 +93,10 @@ def test_only_the_log_or_only_files_or_nothing(kept: str, rows: Rows, table: Row
     assert table(f"{kept},{plain}").count() == rows(f"{kept},{plain}").count() == 1070
 
 
-def test_it_is_of_one_moment(topics: Topics, tables: Tables, table: Rows, tmp_path: Path) -> None:
-    topic = topics.create(1)
-    topics.fill(topic, range(100), partitions=1)
-    tables.enable(topic, tmp_path / "table")
-    tables.round()
+def test_it_is_of_one_moment(
+    topics: Topics, tables: Tables, topic_in_files: Callable[[int], str], table: Rows
+) -> None:
+    topic = topic_in_files(100)
     topics.fill(topic, range(100, 120), partitions=1)
     before = table(topic)
     topics.fill(topic, range(120, 150), partitions=1)
@@ -133,12 +132,9 @@ def careless(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("careless")
 def test_damage_is_an_error_and_not_another_row(
-    topics: Topics, tables: Tables, table: Rows, tmp_path: Path
+    topic_in_files: Callable[[int], str], table: Rows, tmp_path: Path
 ) -> None:
-    topic = topics.create(1)
-    topics.fill(topic, range(1000), partitions=1)
-    tables.enable(topic, tmp_path / "table")
-    tables.round()
+    topic = topic_in_files(1000)
     (file,) = (tmp_path / "table").rglob("*.parquet")
     good = file.read_bytes()
     file.chmod(0o644)
@@ -158,12 +154,9 @@ def test_damage_is_an_error_and_not_another_row(
 
 
 def test_what_is_gone_and_what_is_wrong_is_said(
-    topics: Topics, tables: Tables, table: Rows, tmp_path: Path
+    topics: Topics, topic_in_files: Callable[[int], str], table: Rows
 ) -> None:
-    topic = topics.create(1)
-    topics.fill(topic, range(100), partitions=1)
-    tables.enable(topic, tmp_path / "table")
-    tables.round()
+    topic = topic_in_files(100)
     topics.fill(topic, range(100, 300), partitions=1)
     topics.trim(topic, 0, 200)
     with pytest.raises(DataLost, match="gone"):
