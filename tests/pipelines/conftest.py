@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,12 +16,14 @@ from anabranch.pipelines.project import Project
 from tests.pipelines.numbers import numbers_project
 from tests.support.broker import BrokerProcess
 
-RUN_SECONDS = 900
+RUN_SECONDS = 600
 SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.log.level": "ERROR",
     # A busy machine may miss the ten seconds that Spark gives a Python process to start.
     "spark.sql.pipelines.maxFlowRetryAttempts": "8",
+    # Twice as long after each failure, up to an hour: what fails for good would seem to hang.
+    "spark.sql.pipelines.execution.watchdog.maxRetryTime": "10s",
 }
 
 
@@ -42,28 +45,34 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "anabranch.cli.main", "pipeline", *words]
 
 
-def start(folder: Path, bootstrap: str, *words: str) -> subprocess.Popen[str]:
-    """`anabranch pipeline WORDS` under way."""
-    environment = {**os.environ, "ANABRANCH_BOOTSTRAP": bootstrap}
-    return subprocess.Popen(
-        command(*words),
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Run(subprocess.Popen[str]):
+    """`anabranch pipeline WORDS` under way, in a project's folder."""
+
+    def __init__(self, folder: Path, bootstrap: str, *words: str) -> None:
+        environment = {**os.environ, "ANABRANCH_BOOTSTRAP": bootstrap, "PYTHONFAULTHANDLER": "1"}
+        pipe = subprocess.PIPE
+        super().__init__(command(*words), cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+        self._folder = folder
+
+    def last_lines(self) -> str:
+        """Where its threads stand, and what Spark has said; ends it."""
+        self.send_signal(signal.SIGABRT)
+        _, complained = self.communicate()
+        logs = [log.read_text(errors="replace")[-20_000:] for log in self._folder.rglob("spark.log")]
+        return "\n".join([complained, *logs])
 
 
-def on_spark(folder: Path, bootstrap: str, *words: str) -> subprocess.Popen[str]:
+def on_spark(folder: Path, bootstrap: str, *words: str) -> Run:
     settings = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
-    return start(folder, bootstrap, *words, "--master", "local[2]", *settings)
+    return Run(folder, bootstrap, *words, "--master", "local[2]", *settings)
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(process: Run) -> tuple[int, str, str]:
     """Its exit code, what it said, what it complained of."""
     try:
         said, complained = process.communicate(timeout=RUN_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"it does not end:\n{process.last_lines()}") from None
     finally:
         process.kill()
     return process.returncode, said, complained

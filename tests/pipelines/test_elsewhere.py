@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.pipelines.flows import DONE
 from anabranch.pipelines.project import Project
-from tests.pipelines.conftest import finish, start
+from tests.pipelines.conftest import Run, finish
 from tests.pipelines.numbers import DEFINITIONS, RECORDS, fill
 from tests.spark.conftest import Topics
 from tests.support.broker import BrokerProcess
@@ -39,7 +39,7 @@ def names(broker: BrokerProcess, project: Project, request: pytest.FixtureReques
 
 
 def run_at(broker: BrokerProcess, project: Project, *words: str) -> None:
-    code, said, complained = finish(start(project.folder, broker.bootstrap, "run", "--json", *words))
+    code, said, complained = finish(Run(project.folder, broker.bootstrap, "run", "--json", *words))
     assert code == 0, complained
     assert json.loads(said)["state"] == DONE
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from anabranch.pipelines import status
 from anabranch.pipelines.flows import DONE
 from anabranch.pipelines.project import Project
-from tests.pipelines.conftest import finish, letters_in, on_spark, rows_of, start
+from tests.pipelines.conftest import Run, finish, letters_in, on_spark, rows_of
 from tests.pipelines.numbers import BAD, DEFINITIONS, RECORDS, fill
 from tests.spark.conftest import Topics
 from tests.support.broker import BrokerProcess
@@ -96,7 +96,7 @@ def check_status(broker: BrokerProcess, project: Project) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("counted", b'{"number": 0}', partition=1)
     assert producer.flush(90) == 0
-    code, said, _ = finish(start(project.folder, broker.bootstrap, "status", "--json"))
+    code, said, _ = finish(Run(project.folder, broker.bootstrap, "status", "--json"))
     assert code == 0
     found = json.loads(said)
     assert found["state"] == DONE

@@ -161,9 +161,3 @@ def reason(text: str) -> str:
         if line.strip() and not _PLAN.match(line):
             kept.append(line.strip())
     return "\n".join(kept[:_MOST_LINES])
-
-
-def from_json(text: str) -> Mapping[str, Any]:
-    """A progress as Spark writes it."""
-    document: Mapping[str, Any] = json.loads(text)
-    return document

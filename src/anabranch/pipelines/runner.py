@@ -86,16 +86,10 @@ def opened(project: Project, bootstrap: str, where: Where, *, dry: bool = False)
         yield Runner(spark, project, bootstrap, listening, catalogue)
 
 
-@contextmanager
-def _listening(spark: Any) -> Iterator["Listening"]:
-    from anabranch.pipelines.listening import Listening
+def _listening(spark: Any) -> "Listening":
+    from anabranch.pipelines.listening import Listening  # loads what looks where a session is
 
-    listening = Listening()
-    spark.streams.addListener(listening)
-    try:
-        yield listening
-    finally:
-        spark.streams.removeListener(listening)
+    return Listening(spark)
 
 
 @contextmanager
