@@ -6,7 +6,12 @@ Words that are missing at the end are zero: everything they stand for is acknowl
 signed numbers, and may send more of them than the entry has messages.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from struct import unpack
+
+from pyroaring import BitMap
+
+from anabranch.subscriptions.bitmaps import bits_of
 
 _WORD = (1 << 64) - 1
 
@@ -49,17 +54,9 @@ def unacked_in(words: Sequence[int]) -> int:
     return sum((word & _WORD).bit_count() for word in words)
 
 
-def without(words: Sequence[int] | None, count: int, indexes: Iterable[int]) -> list[int]:
-    """The ack_set of an entry of `count` messages, less those at `indexes`; None is an ack_set of all."""
-    left = [word & _WORD for word in words] if words is not None else _all(count)
-    for index in indexes:
-        if index // 64 < len(left):
-            left[index // 64] &= ~(1 << index % 64)
-    while left and not left[-1]:
-        left.pop()
-    return [word - (1 << 64) if word >> 63 else word for word in left]
-
-
-def _all(count: int) -> list[int]:
-    words = [_WORD] * (count // 64)
-    return [*words, (1 << count % 64) - 1] if count % 64 else words
+def words_without(settled: BitMap, count: int) -> list[int]:
+    """The ack_set of an entry of `count` messages of which those in `settled` are not left: signed words, a
+    zero word at the end left out."""
+    left = ((1 << count) - 1) & ~bits_of(settled)
+    words = (left.bit_length() + 63) // 64
+    return list(unpack(f"<{words}q", left.to_bytes(8 * words, "little")))

@@ -18,19 +18,16 @@ A store that keeps the chunks asks for those that changed since it last took the
 It is pure: no I/O, no clock.  Checked against a plain set by tests/model/test_cursor.py.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from collections.abc import Iterable
 
 from pyroaring import BitMap
 
 from anabranch.base.errors import Corrupt
+from anabranch.subscriptions.ack_sets import words_without
 
 CHUNK_BITS = 16
 CHUNK = 1 << CHUNK_BITS
 _LOW = CHUNK - 1
-_WORD_BITS = 64
-_SIGN = 1 << 63
-_ALL = 2 * _SIGN - 1
 _WORTH_RUNS = 1024  # below, a chunk takes 2 KB at most
 _FEW = 8
 
@@ -154,6 +151,19 @@ class Cursor:
         """How many offsets from `start` up to `end` are acknowledged."""
         return min(max(self.mark_delete, start), end) - start + self.acked_between(start, end)
 
+    def acked_of(self, start: int, end: int) -> BitMap:
+        """Which offsets from `start` up to `end` are acknowledged, counted from `start`."""
+        acked = BitMap()
+        if self.mark_delete > start:
+            acked.add_range(0, min(self.mark_delete, end) - start)
+        for chunk in self._chunks_of(start, end) if self._ahead else ():
+            base = chunk << CHUNK_BITS
+            asked = BitMap()
+            asked.add_range(max(0, start - base), min(CHUNK, end - base))
+            asked &= self._chunks[chunk]
+            acked |= asked.shift(base - start)
+        return acked
+
     def next_unacked(self, offset: int) -> int:
         """The first offset at or after `offset` that is not acknowledged."""
         return self._end_of_run(max(offset, self.mark_delete))
@@ -164,22 +174,7 @@ class Cursor:
         end = start + count
         if start >= self.mark_delete and (not self._ahead or not self._count(start, end)):
             return None
-        below = min(max(0, self.mark_delete - start), count)
-        left = [_ALL] * (count // _WORD_BITS)  # unsigned words
-        if count % _WORD_BITS:
-            left.append((1 << count % _WORD_BITS) - 1)
-        for index in range(below // _WORD_BITS):
-            left[index] = 0
-        if below % _WORD_BITS:
-            left[below // _WORD_BITS] &= -(1 << below % _WORD_BITS)
-        for chunk in range(start >> CHUNK_BITS, ((end - 1) >> CHUNK_BITS) + 1):
-            base = (chunk << CHUNK_BITS) - start
-            for low in self._acked_in(chunk, max(0, below - base), count - base):
-                at = base + low
-                left[at // _WORD_BITS] ^= 1 << at % _WORD_BITS
-        while left and not left[-1]:
-            left.pop()
-        return [word - 2 * _SIGN if word & _SIGN else word for word in left]
+        return words_without(self.acked_of(start, end), count)
 
     def acked_ahead(self) -> int:
         """How many offsets beyond `mark_delete` are acknowledged."""
@@ -293,22 +288,18 @@ class Cursor:
         if first == last:
             bitmap = self._chunks.get(first)
             return 0 if bitmap is None else bitmap.range_cardinality(start & _LOW, ((end - 1) & _LOW) + 1)
-        chunks: Iterable[int] = range(first, last + 1)
-        if last - first >= len(self._chunks):
-            chunks = [chunk for chunk in self._chunks if first <= chunk <= last]
         total = 0
-        for chunk in chunks:
-            bitmap = self._chunks.get(chunk)
-            if bitmap is not None:
-                base = chunk << CHUNK_BITS
-                total += bitmap.range_cardinality(max(0, start - base), min(CHUNK, end - base))
+        for chunk in self._chunks_of(start, end):
+            base = chunk << CHUNK_BITS
+            total += self._chunks[chunk].range_cardinality(max(0, start - base), min(CHUNK, end - base))
         return total
 
-    def _acked_in(self, chunk: int, low: int, high: int) -> Iterator[int]:
-        """What a chunk has from `low` up to `high`."""
-        bitmap = self._chunks.get(chunk)
-        if bitmap is not None:
-            yield from takewhile(lambda at: at < high, bitmap.iter_equal_or_larger(low))
+    def _chunks_of(self, start: int, end: int) -> list[int]:
+        """The chunks there are that have offsets from `start` up to `end`."""
+        first, last = start >> CHUNK_BITS, (end - 1) >> CHUNK_BITS
+        if last - first >= len(self._chunks):
+            return [chunk for chunk in self._chunks if first <= chunk <= last]
+        return [chunk for chunk in range(first, last + 1) if chunk in self._chunks]
 
 
 def _run(bitmap: BitMap, at: int) -> int:

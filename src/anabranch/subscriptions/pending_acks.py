@@ -19,11 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
 from anabranch.base.errors import Conflict, Corrupt, Throttled
 from anabranch.groups.transaction_ids import TxnId
-from anabranch.subscriptions.ack_sets import without
+from anabranch.subscriptions.ack_sets import words_without
+from anabranch.subscriptions.bitmaps import narrow
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.subscriptions.durable import CursorName
 
@@ -222,22 +223,20 @@ class PendingAcks:
         held = self._held.range_cardinality(start, end)
         if held + self._cursor.acked_in(start, end) < end - start:
             return False
-        at = self._cursor.next_unacked(start)  # some may be both
-        while at < end:
-            if at not in self._held:
-                return False
-            at = self._cursor.next_unacked(at + 1)
-        return True
+        return len(self._settled(start, end)) == end - start  # some may be both
 
     def left(self, start: int, count: int) -> list[int] | None:
         """As `Cursor.unacked_words`, less those that transactions hold."""
-        words = self._cursor.unacked_words(start, count)
         if not self.holds(start, start + count):
-            return words
+            return self._cursor.unacked_words(start, count)
+        return words_without(self._settled(start, start + count), count)
+
+    def _settled(self, start: int, end: int) -> BitMap:
+        """Those that are acknowledged, or are by a transaction, counted from `start`."""
         held = BitMap64()
-        held.add_range(start, start + count)
+        held.add_range(start, end)
         held &= self._held
-        return without(words, count, [offset - start for offset in held])
+        return self._cursor.acked_of(start, end) | narrow(held.shift(-start))
 
 
 def encode(ack: PendingAck) -> bytes:

@@ -4,8 +4,9 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
-from anabranch.subscriptions.ack_sets import acked_ranges, unacked_in
+from anabranch.subscriptions.ack_sets import acked_ranges, unacked_in, words_without
 from tests.unit.records.strategies import seeded
 
 WORDS = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=4)
@@ -40,3 +41,11 @@ def test_words_that_are_missing_cost_nothing() -> None:
     assert list(acked_ranges(7, count, [0b101])) == [(8, 9), (10, 7 + count)]
     assert list(acked_ranges(7, count, [-1])) == [(71, 7 + count)]
     assert list(acked_ranges(7, count, [])) == [(7, 7 + count)]
+
+
+def test_an_ack_set_without_some() -> None:
+    assert words_without(BitMap([1]), 3) == [0b101]
+    assert words_without(BitMap([0, 1, 2]), 3) == []
+    assert words_without(BitMap([0]), 64) == [-2]
+    assert words_without(BitMap([5, 129]), 130) == [-1 - (1 << 5), -1, 1]
+    assert words_without(BitMap(range(1, 130)), 130) == [1]

@@ -1,11 +1,13 @@
 """What transactions hold of a subscription; the random part is in tests/model."""
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 from anabranch.base.errors import Corrupt, Throttled
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.subscriptions import pending_acks as module
-from anabranch.subscriptions.ack_sets import without
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.subscriptions.pending_acks import (
     EntryAck,
@@ -15,8 +17,10 @@ from anabranch.subscriptions.pending_acks import (
     decode,
     encode,
 )
+from tests.support.speed import slowness
 
 ONE, TWO = TxnId(0, 1 << 15), TxnId(3, 2 << 15)
+MANY = 1 << 20  # messages, the most that a batch may claim
 
 
 def entry(offset: int, count: int = 1) -> EntryAck:
@@ -118,9 +122,32 @@ def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     pending.individual(TWO, [entry(3)])
 
 
-def test_an_ack_set_without_some() -> None:
-    assert without(None, 3, [1]) == [0b101]
-    assert without([0b111], 3, [0, 2]) == [0b010]
-    assert without([0b001], 3, [0]) == []
-    assert without(None, 64, [0]) == [-2]
-    assert without([1], 130, [5, 129]) == [1]
+@pytest.mark.parametrize("run", [MANY, 16])
+def test_a_batch_that_claims_a_million_messages_stalls_nobody(run: int) -> None:
+    """One transaction holds every other run of them, the rest is acknowledged.  By the message each question
+    takes a quarter of a second or more."""
+    cursor = Cursor(0)
+    pending = PendingAcks(cursor)
+    pending.individual(ONE, [EntryAck(0, [(at, at + run) for at in range(0, MANY, 2 * run)])])
+    for at in range(run, MANY, 2 * run):
+        cursor.ack(at, at + run)
+    cursor.ack(MANY - 2, MANY)  # these are both
+    assert pending.all_settled(0, MANY)
+    assert not pending.all_settled(0, MANY + 1)
+    assert pending.left(0, MANY) == []
+    assert pending.left(0, MANY + 70) == [*[0] * (MANY // 64), -1, 0b111111]
+    for asked in (
+        lambda: pending.all_settled(0, MANY),
+        lambda: pending.left(0, MANY),
+        lambda: cursor.unacked_words(0, MANY),
+    ):
+        assert quickest_s(asked) < 0.02 * slowness()
+
+
+def quickest_s(asked: Callable[[], object]) -> float:
+    spent_s = []
+    for _ in range(3):
+        began_s = time.process_time()
+        asked()
+        spent_s.append(time.process_time() - began_s)
+    return min(spent_s)
