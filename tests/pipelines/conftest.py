@@ -54,6 +54,11 @@ class Run(subprocess.Popen[str]):
         super().__init__(command(*words), cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
         self._folder = folder
 
+    def kill_driver(self) -> None:
+        """kill -9 of the JVM that it has started."""
+        (java,) = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        os.kill(int(java), signal.SIGKILL)
+
     def last_lines(self) -> str:
         """Where its threads stand, and what Spark has said; ends it."""
         self.send_signal(signal.SIGABRT)

@@ -1,4 +1,4 @@
-"""A pipeline from topic to table and topic: killed in the middle, run again, and every row is there once."""
+"""A pipeline from topic to table and topic: it is killed, its driver is killed; every row is there once."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from anabranch.pipelines import status
-from anabranch.pipelines.flows import DONE
+from anabranch.pipelines.flows import DONE, FAILED, RUNNING
 from anabranch.pipelines.project import Project
 from tests.pipelines.conftest import Run, finish, letters_in, on_spark, rows_of
 from tests.pipelines.numbers import BAD, DEFINITIONS, RECORDS, fill
@@ -34,9 +34,16 @@ def test_a_run_that_is_killed_is_taken_up_where_it_was(
     wait_for_batches(project, 1)
     killed.send_signal(signal.SIGKILL)
     finish(killed)
-    interrupted = status.read(project)
-    assert interrupted is not None
-    assert interrupted["state"] == status.INTERRUPTED
+    assert state_of(project) == status.INTERRUPTED
+
+    bereft = on_spark(project.folder, broker.bootstrap, "run")
+    wait_for_batches(project, 1)
+    bereft.kill_driver()
+    code, _, complained = finish(bereft)
+    assert code == 1
+    assert "Spark's driver has ended in the middle of its work: killed by SIGKILL" in complained
+    assert "Traceback" not in complained
+    assert state_of(project) == FAILED
 
     fill(broker.bootstrap, RECORDS, RECORDS + 100)
     code, said, complained = finish(on_spark(project.folder, broker.bootstrap, "run", "--json"))
@@ -52,10 +59,17 @@ def wait_for_batches(project: Project, batches: int) -> None:
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         found = status.read(project)
-        if found and any(flow["batches"] >= batches for flow in found["flows"].values()):
+        under_way = found is not None and found["state"] == RUNNING
+        if found and under_way and any(flow["batches"] >= batches for flow in found["flows"].values()):
             return
         time.sleep(0.05)
     raise AssertionError("the run does not get on")
+
+
+def state_of(project: Project) -> str:
+    found = status.read(project)
+    assert found is not None
+    return str(found["state"])
 
 
 def check_tables(project: Project) -> None:

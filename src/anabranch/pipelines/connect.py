@@ -10,7 +10,9 @@ goes to `log`, so that the terminal is ours.
 
 import os
 import secrets
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +41,7 @@ _QUIET = {
 }
 _PORT = 15002
 _KNOCK_S = 5.0
+_DYING_S = 2.0
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 
 
@@ -55,7 +58,7 @@ def driver_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def driver(master: str, settings: Mapping[str, str], log: Path) -> Iterator[tuple[Any, Any]]:
+def driver(master: str, settings: Mapping[str, str], log: Path) -> Iterator[tuple[Any, "Jvm"]]:
     """A session on a driver of our own, and its JVM.  Invalid if there is no Java that is new enough."""
     with_java()
     with_interpreter()
@@ -73,13 +76,17 @@ def driver(master: str, settings: Mapping[str, str], log: Path) -> Iterator[tupl
             raise SparkUnavailable(
                 f"Spark does not start on {master}: {_first_line(error)}; its log is {log}"
             ) from error
+        assert context._gateway is not None, "a context that is there was reached through one"
+        jvm = Jvm(context._jvm, context._gateway.proc)
         try:
             service = "org.apache.spark.sql.connect.service.SparkConnectService$"
-            port = getattr(getattr(context._jvm, service), "MODULE$").localPort()
+            port = getattr(getattr(jvm.classes, service), "MODULE$").localPort()
             with _connected(f"sc://localhost:{port}") as spark:
-                yield spark, context._jvm
+                _give_up_with(jvm, spark.client)
+                yield spark, jvm
         finally:
-            context.stop()
+            with jvm.unless_gone():
+                context.stop()
 
 
 @contextmanager
@@ -92,6 +99,47 @@ def server(remote: str, settings: Mapping[str, str]) -> Iterator[tuple[Any, list
             if name not in fixed:
                 spark.conf.set(name, value)
         yield spark, fixed
+
+
+class Jvm:
+    """That of a driver of ours: its `classes`, and the process it is."""
+
+    def __init__(self, classes: Any, process: "subprocess.Popen[Any]") -> None:
+        self.classes = classes
+        self._process = process
+
+    def ended(self, within_s: float = 0.0) -> str | None:
+        """How it has come to its end; None if it has not."""
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"its exit code is {code}"
+
+    @contextmanager
+    def unless_gone(self) -> Iterator[None]:
+        """What is asked of it at the end, and need not be done by one that is no more."""
+        try:
+            yield
+        except Exception:  # as above, no names
+            if self.ended(_DYING_S) is None:
+                raise
+
+
+def _give_up_with(jvm: Jvm, client: Any) -> None:
+    """Questions to a driver fail when it is no more.
+
+    The client would try again and again for ten minutes, as with a server that may come back.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    class WhileItLives(DefaultPolicy):
+        def can_retry(self, e: BaseException) -> bool:
+            if how := jvm.ended():
+                raise SparkUnavailable(f"Spark's driver has ended in the middle of its work: {how}") from e
+            return bool(super().can_retry(e))
+
+    client.set_retry_policies([WhileItLives()])
 
 
 def _knock(remote: str) -> None:

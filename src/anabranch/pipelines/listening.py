@@ -17,9 +17,12 @@ from typing import Any, Self
 import pyspark.sql.connect.proto as pb2
 from pyspark.errors import PySparkException
 
+from anabranch.pipelines.connect import SparkUnavailable
+
 Hear = Callable[[Mapping[str, Any]], None]
 _PROGRESS = pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT
 _TERMINATED = pb2.StreamingQueryEventType.QUERY_TERMINATED_EVENT
+_GONE = (PySparkException, SparkUnavailable)
 _GOODBYE_S = 5.0
 
 
@@ -48,8 +51,8 @@ class Listening:
         command.streaming_query_listener_bus_command.remove_listener_bus_listener = True
         try:
             self._client.execute_command(command)
-        except PySparkException:
-            return  # the server is gone, and whoever asked it for more has said so
+        except _GONE:
+            return  # whoever asked it for more has said so
         self._thread.join(_GOODBYE_S)
 
     def to(self, hear: Hear | None) -> None:
@@ -67,7 +70,7 @@ class Listening:
             for said in self._events:
                 for event in said["streaming_query_listener_events_result"].events:
                     self._heard(event.event_type, json.loads(event.event_json))
-        except PySparkException:
+        except _GONE:
             pass  # as above
 
     def _heard(self, kind: int, event: Mapping[str, Any]) -> None:

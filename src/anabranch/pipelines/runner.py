@@ -93,14 +93,14 @@ def _listening(spark: Any) -> "Listening":
 
 
 @contextmanager
-def _alone(jvm: Any, project: Project) -> Iterator[None]:
+def _alone(jvm: connect.Jvm, project: Project) -> Iterator[None]:
     """No other driver works on this storage.
 
     The lock is the JVM's: after kill -9 of a run its driver lives on for a moment, and it is the driver that
     writes.
     """
     path = project.notes / "driver.lock"
-    file = jvm.java.io.RandomAccessFile(str(path), "rw")
+    file = jvm.classes.java.io.RandomAccessFile(str(path), "rw")
     deadline = time.monotonic() + _LOCK_S
     while file.getChannel().tryLock() is None:
         if time.monotonic() > deadline:
@@ -109,7 +109,8 @@ def _alone(jvm: Any, project: Project) -> Iterator[None]:
     try:
         yield
     finally:
-        file.close()
+        with jvm.unless_gone():
+            file.close()
 
 
 class Runner:
@@ -225,6 +226,6 @@ def _failures_in(flows: Flows) -> Iterator[None]:
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, connect.SparkUnavailable) as error:
         flows.run_state = FAILED
         flows.error = flows.error or reason(str(error))
