@@ -186,6 +186,10 @@ class CoordinatorLoading(Unavailable):
     """The coordinator is reading its state back; ask again shortly."""
 
 
+class CoordinatorUnreadable(CoordinatorLoading):
+    """Reading it back has failed, and will be tried again; ask again later."""
+
+
 class CoordinatorNotAvailable(Unavailable):
     """There is no coordinator yet; ask again shortly."""
 

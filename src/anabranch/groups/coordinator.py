@@ -10,7 +10,8 @@ Transactions reach it by partition, as they reach any other: `end_transaction` i
 written past it, so that what was pending counts at once.
 
 Raised to handlers, who answer with the code: CoordinatorNotAvailable while there is no topic,
-CoordinatorLoading while the shard is being read, NotCoordinator if another broker leads the partition.
+CoordinatorLoading while the shard is being read, CoordinatorUnreadable if that has failed, NotCoordinator
+if another broker leads the partition.
 """
 
 import asyncio

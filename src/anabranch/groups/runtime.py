@@ -4,6 +4,9 @@
 
 A shard is loaded when it is first asked for, by reading its partition from the start.  Whoever asks
 meanwhile waits for a moment, and is told `CoordinatorLoading` if that was not enough; clients ask again.
+If its log cannot be opened or read, for whatever reason, they are told `CoordinatorUnreadable`, and after a
+while it is tried again (`unreadable.py`).
+
 Decisions of a shard run one after the other and never wait, so there is nothing to lock.  Records go to
 the log as one batch a decision (or several, if each stands for itself), acked by whatever the topic's
 replication asks; the state follows at once, answers are given when that holds.
@@ -28,31 +31,26 @@ from anabranch.base.errors import (
     AnabranchError,
     CoordinatorLoading,
     CoordinatorNotAvailable,
-    Corrupt,
     Fenced,
     Invalid,
     NotCoordinator,
+    NotFound,
+    NotOwner,
     UnknownTopic,
 )
-from anabranch.base.network import FileRange
-from anabranch.base.seldom import Seldom
 from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
+from anabranch.groups.replaying import replay_from
+from anabranch.groups.unreadable import UnreadableShards
 from anabranch.partition.partition import Partition
-from anabranch.partition.partition_log import Isolation
-from anabranch.records.batch import BatchHeader, split_batches
 from anabranch.records.builder import build_keyed, seal_keyed
-from anabranch.records.control import Marker, read_marker
-from anabranch.records.record import Record, iter_records, payload_of
+from anabranch.records.control import Marker
 
 log = logging.getLogger(__name__)
-_unreadable = Seldom(log, 10.0)
 
 S = TypeVar("S", bound=Shard)
 Decide = Callable[[S, Token, int], Effects]
 
 _NO_PRODUCER = Producer(-1, -1)
-_READ_BYTES = 128 << 10  # some 30 ms of replaying, between which others have their turn
-_UNPACKED_BYTES = 64 << 20
 _PART_BYTES = 256 << 10  # of records that need not be one batch; a topic takes 1 MiB unless told otherwise
 _AROUND_BYTES = 32  # what a record has beside key and value, at most
 _RETRY_MS = 5000  # after which a timer comes again if what it decided could not be written
@@ -100,6 +98,7 @@ class Runtime(Generic[S]):
         self._new_shard = new_shard
         self._partition = partition
         self._served: dict[int, _Served[S]] = {}
+        self._unreadable = UnreadableShards(clock)
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -199,38 +198,40 @@ class Runtime(Generic[S]):
         if served is None or served.partition.retired:
             if served is not None:
                 self._served.pop(index).abandon()
-            partition = self._partition(index)
-            served = self._served[index] = _Served(self._new_shard(index), partition)
-            if partition.log_end > partition.log_start:
+            self._unreadable.check(index)
+            served = self._served[index] = self._open(index)
+            if served.partition.log_end > served.partition.log_start:
                 served.loading = asyncio.ensure_future(self._load(index, served))
             else:
-                now_ms = self._clock.now_ms()
-                self._carry_out(served, served.shard.loaded(now_ms), now_ms)
+                self._loaded(index, served)
         return served
+
+    def _open(self, index: int) -> _Served[S]:
+        try:
+            return _Served(self._new_shard(index), self._partition(index))
+        except (NotFound, NotOwner):
+            raise
+        except Exception as error:  # a file may be broken in any way
+            raise self._unreadable.failed(index, error) from error
 
     async def _load(self, index: int, served: _Served[S]) -> None:
         try:
             offset = served.partition.log_start
             while offset < served.partition.high_watermark:
-                offset = self._replay_from(served, offset)
+                offset = replay_from(served.partition, served.shard, offset)
                 await asyncio.sleep(0)
-        except (AnabranchError, OSError):
-            log.exception("shard %d could not be loaded", index)
+            self._loaded(index, served)
+        except Exception as error:  # noqa: BLE001  or everybody would wait for it for ever
+            served.loading = None
+            served.abandon()
             self._served.pop(index, None)
-            return
+            self._unreadable.failed(index, error)
+
+    def _loaded(self, index: int, served: _Served[S]) -> None:
         served.loading = None
         now_ms = self._clock.now_ms()
         self._carry_out(served, served.shard.loaded(now_ms), now_ms)
-
-    def _replay_from(self, served: _Served[S], offset: int) -> int:
-        """Apply one read's worth of records; where to go on."""
-        part = served.partition.read(offset, _READ_BYTES, Isolation.UNCOMMITTED, whole_first=True)
-        if not isinstance(part, FileRange):
-            return served.partition.high_watermark
-        for header, batch in split_batches(part.file.pread(part.size, part.position)):
-            offset = max(offset, header.last_offset + 1)
-            _replay(served.shard, header, batch)
-        return offset
+        self._unreadable.worked(index)
 
     # --- carrying out
 
@@ -298,28 +299,6 @@ class Runtime(Generic[S]):
             is_done = self._carry_out(served, served.shard.timeout(timer, now_ms), now_ms)
             if not is_done and timer not in served.timers:
                 self._set(served, timer, now_ms + _RETRY_MS)
-
-
-def _replay(shard: Shard, header: BatchHeader, batch: memoryview) -> None:
-    """Apply a batch of the log.  A record that cannot be read is passed over, for the sake of the others."""
-    for record in iter_records(header, payload_of(header, batch, _UNPACKED_BYTES)):
-        try:
-            _replay_record(shard, header, record)
-        except Corrupt as error:
-            _unreadable.warning("the record at offset %d is passed over: %s", record.offset, error)
-
-
-def _replay_record(shard: Shard, header: BatchHeader, record: Record) -> None:
-    if header.is_control:
-        marker = read_marker(record)
-        if marker is not None:
-            shard.transaction_ended(header.producer_id, commit=marker.commit)
-    elif record.key is None:
-        raise Corrupt("it has no key")
-    elif header.is_transactional:
-        shard.replay_pending(header.producer_id, record.key, record.value)
-    else:
-        shard.replay(record.key, record.value)
 
 
 def batch_of(effects: Effects, now_ms: int) -> bytearray:

@@ -8,8 +8,10 @@ or the broker was killed, is tried again until it is; after a start, first of al
 
 `run` does that, and looks from time to time for transactions that have timed out and for ids nobody uses.
 
+A shard that could not be read at the start is tried again there, too: it may have transactions to finish.
+
 Raised to handlers, who answer with its code: NotCoordinator while there is no topic or another broker leads
-the partition, CoordinatorLoading while the shard is being read.
+the partition, CoordinatorLoading while the shard is being read, CoordinatorUnreadable if that has failed.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.errors import (
     AnabranchError,
     CoordinatorLoading,
+    CoordinatorUnreadable,
     NotCoordinator,
     Unavailable,
     UnknownTopic,
@@ -64,6 +67,7 @@ class TransactionCoordinator:
         self.markers = markers
         self._finishing: set[str] = set()
         self._unfinished: set[tuple[int, str]] = set()
+        self._unread: set[int] = set()
         self._work = asyncio.Event()
         self._loaded = asyncio.Event()
 
@@ -169,13 +173,19 @@ class TransactionCoordinator:
         return shard.transactions.get(transactional_id)
 
     def all(self) -> dict[str, Transaction]:
-        """Every transaction there is.  CoordinatorLoading while not all are known."""
+        """Every transaction there is.  CoordinatorLoading, or -Unreadable, while not all are known."""
         if not self._loaded.is_set():
             raise CoordinatorLoading("transactions are being read")
+        if self._unread:
+            raise CoordinatorUnreadable(f"transactions of {len(self._unread)} partitions could not be read")
+        return self.known()
+
+    def known(self) -> dict[str, Transaction]:
+        """Those that could be read."""
         return {id: one for shard in self._runtime.shards() for id, one in shard.transactions.items()}
 
     async def loaded(self) -> None:
-        """Return when all of them are known."""
+        """Return when all of them are known that can be read."""
         await self._loaded.wait()
 
     # --- what goes on by itself
@@ -189,6 +199,8 @@ class TransactionCoordinator:
             now = self._clock.monotonic()
             if now >= next_abort:
                 next_abort = now + self._config().abort_check_interval_ms / 1000
+                for index in sorted(self._unread):
+                    await self._load(index)
                 await self._each_shard(self._look_after)
             if now >= next_expiry:
                 next_expiry = now + self._config().expiration_check_interval_ms / 1000
@@ -218,6 +230,9 @@ class TransactionCoordinator:
             await self._runtime.load(index)
         except (AnabranchError, OSError) as error:
             log.warning("the transactions of partition %d cannot be served: %s", index, error)
+            self._unread.add(index)
+        else:
+            self._unread.discard(index)
 
     async def _each_shard(self, work: Callable[[TransactionShard, int], Awaitable[None]]) -> None:
         for shard in self._runtime.shards():

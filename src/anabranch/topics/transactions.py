@@ -85,7 +85,7 @@ class Transactions:
     async def load(self) -> None:
         """Find what was open when the broker stopped; its time runs on."""
         await self._coordinator.loaded()
-        for id, found in self._coordinator.all().items():
+        for id, found in self._coordinator.known().items():
             number = coordinator_of(id)
             if number is None or number >= COORDINATORS:
                 continue

@@ -1,6 +1,7 @@
 """Transactions on real partitions: what readers see, who is fenced, what is tried again."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -8,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from anabranch.base.errors import DiskFull, InvalidProducerEpoch, InvalidTransactionState
+from anabranch.base.errors import (
+    CoordinatorUnreadable,
+    DiskFull,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+)
+from anabranch.groups import transaction_shard
 from anabranch.groups.effects import Producer
 from anabranch.groups.transaction_markers import End
 from anabranch.groups.transaction_records import State, encode_key, encode_value
@@ -251,6 +258,39 @@ async def test_run_finishes_what_a_kill_left(node: Transacting, monkeypatch: pyt
     await asyncio.gather(running, return_exceptions=True)
     assert node.committed(*OTHER) == ["b"]
     assert await node.offset("g") == 5
+
+
+async def test_run_comes_back_to_what_could_not_be_read(
+    node: Transacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Full(monkeypatch)
+    me = await node.introduce(ID)
+    await node.write(ID, me, OTHER, "b")
+    await node.end(ID, me, commit=True)
+    node.kill()
+    full.is_full = False
+    node.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction_shard.TransactionShard, "replay", _broken_disk)
+        running = asyncio.ensure_future(node.coordinator.run())
+        await node.coordinator.loaded()
+        with pytest.raises(CoordinatorUnreadable):
+            node.coordinator.all()
+        assert node.coordinator.known() == {}
+    node.clock.advance(node.config.abort_check_interval_ms)
+    node.coordinator._work.set()
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        if node.committed(*OTHER):
+            break
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert node.committed(*OTHER) == ["b"]
+    assert set(node.coordinator.all()) == {ID}
+
+
+def _broken_disk(*_: object) -> None:
+    raise OSError(errno.EIO, "it is broken")
 
 
 async def test_a_partition_that_is_gone_needs_no_marker(node: Transacting) -> None:

@@ -57,6 +57,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.Throttled: ErrorCode.throttling_quota_exceeded,
     errors.ShareSessionLimitReached: ErrorCode.share_session_limit_reached,
     errors.CoordinatorLoading: ErrorCode.coordinator_load_in_progress,
+    errors.CoordinatorUnreadable: ErrorCode.coordinator_not_available,
     errors.CoordinatorNotAvailable: ErrorCode.coordinator_not_available,
     errors.DiskFull: ErrorCode.kafka_storage_error,
     errors.DiskFailed: ErrorCode.kafka_storage_error,

@@ -1,0 +1,51 @@
+"""Shards that could not be read: each is left alone for a while, then whoever asks next has it tried again.
+
+    disk fails    ─> failed(3, error)     said in the log; CoordinatorUnreadable for who asked
+    somebody asks ─> check(3)             CoordinatorUnreadable, and the disk has its peace
+    1 s later     ─> check(3)             passes: it is opened and read from the start
+    it works      ─> worked(3)            and all is forgotten; if not, it is left alone for 2 s, 4 s, ...
+
+A disk that has failed is as a rule still broken a moment later, or too few descriptors are left, and clients
+ask ten times a second.
+"""
+
+import logging
+
+from anabranch.base.clock import Clock
+from anabranch.base.errors import CoordinatorUnreadable
+from anabranch.partition.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_MS = 1_000
+_LONGEST_PAUSE_MS = 16_000  # a disk that is mended is used again before clients give up
+
+
+class UnreadableShards:
+    __slots__ = ("_backoff", "_clock", "_left_alone_until")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._backoff: Backoff[int] = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        self._left_alone_until: dict[int, float] = {}
+
+    def check(self, index: int) -> None:
+        """CoordinatorUnreadable if reading the shard has failed just now."""
+        until = self._left_alone_until.get(index)
+        if until is not None and self._clock.monotonic() < until:
+            raise _refusal(index)
+
+    def failed(self, index: int, error: Exception) -> CoordinatorUnreadable:
+        """The shard could not be opened or read; what to tell those who asked for it."""
+        pause_ms = self._backoff.failed(index)
+        self._left_alone_until[index] = self._clock.monotonic() + pause_ms / 1000
+        log.error("shard %d cannot be read; not tried again for %d ms", index, pause_ms, exc_info=error)
+        return _refusal(index)
+
+    def worked(self, index: int) -> None:
+        self._backoff.worked(index)
+        self._left_alone_until.pop(index, None)
+
+
+def _refusal(index: int) -> CoordinatorUnreadable:
+    return CoordinatorUnreadable(f"shard {index} could not be read, and will be tried again")
