@@ -2,8 +2,9 @@
 
 A segment that was dropped or replaced lies beside the log under names that end in `.deleted`, the
 folder of a deleted partition in `DATA/deleted`.  Readers that were sent there finish; after
-`file.delete.delay.ms` the files go, in a thread, since unlinking a large file takes a while.  What a
-stop leaves behind goes when the log is opened again or glanced at, or at the next start.
+`file.delete.delay.ms` the files go, in a thread, since unlinking a large file takes a while.  What cannot
+be removed is tried again later.  What a stop leaves behind goes when the log is opened again or glanced at,
+or at the next start.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from anabranch.partition.due import DueTimes
 
 log = logging.getLogger(__name__)
 
+_AGAIN_MS = 300_000
+
 
 class Removal:
     def __init__(self, disk: Disk, clock: Clock, threads: Executor) -> None:
@@ -26,7 +29,7 @@ class Removal:
         self._threads = threads
         self._segments: DueTimes[Segment] = DueTimes()
         self._folders: DueTimes[Path] = DueTimes()
-        self._leftovers: list[Path] = []
+        self._files: DueTimes[Path] = DueTimes()
 
     def segment(self, segment: Segment, delay_ms: int) -> None:
         """Remove the `.deleted` files of a segment that is in no log any more."""
@@ -37,7 +40,8 @@ class Removal:
 
     def leftovers(self, files: list[Path]) -> None:
         """Remove files that an earlier run had no time for; no reader is in them."""
-        self._leftovers += files
+        for path in files:
+            self._files.at(path, self._now_ms())
 
     async def round(self) -> None:
         """Remove what is due."""
@@ -45,27 +49,36 @@ class Removal:
         loop = asyncio.get_running_loop()
         for segment in self._segments.pop(now_ms):
             segment.close()
-            await loop.run_in_executor(self._threads, _remove, self._disk, segment.files())
-        if self._leftovers:
-            files, self._leftovers = self._leftovers, []
-            await loop.run_in_executor(self._threads, _remove, self._disk, files)
+            for path in segment.files():
+                self._files.at(path, now_ms)
+        files = self._files.pop(now_ms)
+        if files:
+            for path in await loop.run_in_executor(self._threads, _remove, self._disk, files):
+                self._files.at(path, now_ms + _AGAIN_MS)
         for folder in self._folders.pop(now_ms):
-            await loop.run_in_executor(self._threads, _remove_tree, self._disk, folder)
+            if not await loop.run_in_executor(self._threads, _remove_tree, self._disk, folder):
+                self._folders.at(folder, now_ms + _AGAIN_MS)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
 
-def _remove(disk: Disk, paths: list[Path]) -> None:
+def _remove(disk: Disk, paths: list[Path]) -> list[Path]:
+    """Those that could not be removed."""
+    left = []
     for path in paths:
         try:
             disk.remove(path)
         except OSError as error:
             log.warning("%s could not be removed: %s", path, error)
+            left.append(path)
+    return left
 
 
-def _remove_tree(disk: Disk, folder: Path) -> None:
+def _remove_tree(disk: Disk, folder: Path) -> bool:
     try:
         disk.remove_tree(folder)
     except OSError as error:
         log.warning("%s could not be removed: %s", folder, error)
+        return False
+    return True

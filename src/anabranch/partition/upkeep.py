@@ -7,7 +7,8 @@
     points      recovery points and log starts are written down, if any has moved
     producers   every producer.id.expiration.check.interval.ms, ids that were silent for too long go
     removal     files that no reader is in any more
-    strays      folders that no topic has any more, at the start and once a day
+    strays      folders that no topic has any more, at the start and once a day; so are those of deleted
+                topics that an earlier run had no time for
 
 An append marks its partition as touched, and that is all it does.  So the cost grows with what is
 written, not with what is there, and an idle broker wakes once a second to find an empty set.
@@ -127,10 +128,10 @@ class Upkeep:
                 ("writing down recovery points", self._save_recovery_points, self._points_ms, first_ms),
                 ("writing down log starts", self._save_log_starts, self._starts_ms, first_ms),
                 ("removing what no topic has", self._move_strays, lambda: _STRAYS_MS, 0),
+                ("removing deleted topics", self._remove_deleted_folders, lambda: _STRAYS_MS, 0),
                 ("expiring producers", self._expire_producers, self._producers_ms, first_ms),
             )
         ]
-        self._remove_deleted_folders()
         try:
             await failure
         finally:
@@ -216,7 +217,7 @@ class Upkeep:
         self._removal.leftovers(seen.leftovers)
         self._cleaning.glanced(topic, index, seen)
 
-    def _remove_deleted_folders(self) -> None:
+    async def _remove_deleted_folders(self) -> None:
         """What the last run had no time for."""
         folder = self._host.data / DELETED_FOLDERS
         if self._disk.exists(folder):
@@ -293,12 +294,20 @@ class Upkeep:
     async def _save_recovery_points(self) -> None:
         if self._points_moved:
             self._points_moved = False
-            await self._save(RECOVERY_POINTS, dict(self._host.checkpoints()[0]))
+            try:
+                await self._save(RECOVERY_POINTS, dict(self._host.checkpoints()[0]))
+            except BaseException:
+                self._points_moved = True  # not written down, so the next round has to
+                raise
 
     async def _save_log_starts(self) -> None:
         if self._starts_moved:
             self._starts_moved = False
-            await self._save(LOG_STARTS, dict(self._host.checkpoints()[1]))
+            try:
+                await self._save(LOG_STARTS, dict(self._host.checkpoints()[1]))
+            except BaseException:
+                self._starts_moved = True
+                raise
 
     async def _save(self, name: str, points: dict[TopicPartition, int]) -> None:
         path = self._host.data / name

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -522,15 +522,93 @@ async def test_without_any_topic_nothing_is_taken_for_a_stray(
     assert "no topic" in caplog.text
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
 async def test_what_the_last_run_had_no_time_to_remove(hosted: Hosted) -> None:
     (hosted.data / "deleted" / "abc").mkdir(parents=True)
     running = asyncio.create_task(hosted.upkeep.run())
-    await asyncio.sleep(0)
+    await until(lambda: len(hosted.upkeep._removal._folders) == 1)
     hosted.clock.advance(60_000)
     await hosted.upkeep._removal.round()
     assert list((hosted.data / "deleted").iterdir()) == []
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_folder_that_cannot_be_listed_does_not_end_it(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_module, "_FIRST_RETRY_S", 0.01)
+    deleted = hosted.data / "deleted"
+    (deleted / "abc").mkdir(parents=True)
+    listed, failures = hosted.disk.list, [OSError(errno.EIO, "broken")] * 3
+
+    def listing(path: Path) -> Sequence[str]:
+        if path == deleted and failures:
+            raise failures.pop()
+        return listed(path)
+
+    monkeypatch.setattr(hosted.disk, "list", listing)
+    running = asyncio.create_task(hosted.upkeep.run())
+    await until(lambda: running.done() or len(hosted.upkeep._removal._folders) == 1)
+    assert not running.done()
+    assert not failures
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_points_that_could_not_be_written_down_are_next_time(hosted: Hosted) -> None:
+    hosted.topic("orders", segment_bytes=150)
+    for value in "abc":
+        hosted.put("orders", value)
+    hosted.partition("orders").trim(1)
+    await hosted.upkeep.look()
+    await settle(hosted)
+    assert isinstance(hosted.disk, FailingDisk)
+    room, hosted.disk.room_bytes = hosted.disk.room_bytes, 0
+    for save in (hosted.upkeep._save_recovery_points, hosted.upkeep._save_log_starts):
+        with pytest.raises(DiskFull):
+            await save()
+    hosted.disk.room_bytes = room
+    await hosted.upkeep._save_recovery_points()
+    await hosted.upkeep._save_log_starts()
+    assert hosted.points(RECOVERY_POINTS) == {("orders", 0): 2}
+    assert hosted.points(LOG_STARTS) == {("orders", 0): 1}
+
+
+async def test_files_that_cannot_be_removed_are_tried_again(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.topic("orders", segment_bytes=150, file_delete_delay_ms=1000)
+    hosted.topic("gone")
+    hosted.put("gone", "a")
+    for value in "abc":
+        hosted.put("orders", value)
+    hosted.partition("orders").trim(2)
+    hosted.remove("gone")
+    await hosted.upkeep.look()
+    await hosted.upkeep._aging.round()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(hosted.disk, "remove", refuse)
+        broken.setattr(hosted.disk, "remove_tree", refuse)
+        hosted.clock.advance(60_000)
+        await hosted.upkeep._removal.round()
+    assert len(deleted_logs(hosted)) == 1
+    hosted.clock.advance(60_000)
+    await hosted.upkeep._removal.round()
+    assert len(deleted_logs(hosted)) == 1, "the disk has its peace"
+    hosted.clock.advance(240_000)
+    await hosted.upkeep._removal.round()
+    assert hosted.files(".deleted") == []
+    assert list((hosted.data / "deleted").iterdir()) == []
 
 
 async def test_an_untouched_log_costs_nothing(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
