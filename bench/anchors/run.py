@@ -30,9 +30,9 @@ import many_topics
 import pairs
 from matrix import ROWS
 from servers import KAFKA_VERSION, ROOT, Kafka, Ours
+from store_nothing import STORING, WRAPPER
 
 PARTS = ("matrix", "events", "topics")
-STORING = ("produce", "single")  # modes of the load that read nothing
 LOADED_RSS_MB = 120
 # The JVM compiles what is hot: a cold Kafka would flatter us.
 WARM_UP = (
@@ -88,7 +88,7 @@ def run_matrix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     wrapper: tuple[str, ...] = ()
     if args.ceiling:
         rows = [row for row in rows if row.mode in STORING]
-        wrapper = (sys.executable, str(Path(__file__).with_name("store_nothing.py")))
+        wrapper = WRAPPER
     kafka: Any = SimpleNamespace(name="kafka", bootstrap=args.kafka, pid=args.kafka_pid)
     if args.kafka is None:
         kafka = Kafka(folder / "kafka")

@@ -3,6 +3,7 @@
     python bench/anchors/run_pulsar.py                     every row, 5 pairs; start and memory of both
     python bench/anchors/run_pulsar.py --only "consume"    rows whose name has this
     python bench/anchors/run_pulsar.py --add FILE.json     put what is measured beside what FILE has
+    python bench/anchors/run_pulsar.py --ceiling           rows that store, with a log that does not
 
 Starts a Pulsar standalone of its own (journal sync off, as its release has it).  Run nothing else beside it.
 Rows are those of pulsar_rows.py, in the shape of run.py's results; bench/plot.py draws them.
@@ -30,6 +31,7 @@ from process import rss_mb
 from pulsar_rows import FIGURES, ROWS
 from run import machine, repeatable
 from servers import ROOT, SHARED, Ours
+from store_nothing import STORING, WRAPPER
 
 SCRIPTS = SHARED / "bench" / "pulsar"
 LOAD_TOOL = SCRIPTS / "load_pulsar.py"
@@ -149,14 +151,14 @@ def starts(folder: Path, rounds: int) -> dict[str, Any]:
 
 def run_rows(args: argparse.Namespace, folder: Path, keep: Callable[[dict[str, Any]], None]) -> None:
     """Measure the rows asked for; `keep` gets each when it is done."""
-    rows = [row for row in ROWS if args.only in row.name]
+    rows = [row for row in ROWS if args.only in row.name and (not args.ceiling or row.mode in STORING)]
     if not rows:
         return
     pulsar = Pulsar()
     pulsar.start()
     try:
         (folder / "ours").mkdir()
-        with Ours(folder / "ours") as ours:
+        with Ours(folder / "ours", wrapper=WRAPPER if args.ceiling else ()) as ours:
             for words in () if args.cold else WARM_UP:
                 run_load(pulsar, words.split())
             for row in rows:
@@ -182,6 +184,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the records of each row")
     parser.add_argument("--cold", action="store_true", help="do not warm Pulsar up first: to iterate")
     parser.add_argument("--no-starts", action="store_true", help="leave start and idle memory out")
+    parser.add_argument("--ceiling", action="store_true", help="rows that store, against a log that does not")
     parser.add_argument("--add", type=Path, metavar="FILE", help="a result to add to")
     parser.add_argument("--out", type=Path, metavar="FILE")
     args = parser.parse_args()
@@ -192,7 +195,8 @@ def main() -> None:
         "command": shlex.join(["python", "bench/anchors/run_pulsar.py", *repeatable(sys.argv[1:])]),
         "machine": machine() | {"pulsar": PULSAR_VERSION, "client": version("pulsar-client")},
     }
-    path = args.out or args.add or ROOT / "bench" / "results" / f"{report['at'][:10]}-pulsar.json"
+    what = "pulsar-ceiling" if args.ceiling else "pulsar"
+    path = args.out or args.add or ROOT / "bench" / "results" / f"{report['at'][:10]}-{what}.json"
 
     def keep(row: dict[str, Any]) -> None:
         """Write what there is so far: a run that is cut short has not been for nothing."""
@@ -200,7 +204,7 @@ def main() -> None:
         path.write_text(json.dumps(report, indent=1) + "\n")
 
     with tempfile.TemporaryDirectory() as temporary:
-        if not args.no_starts:
+        if not args.no_starts and not args.ceiling:
             report["starts"] = starts(Path(temporary), args.rounds)
         run_rows(args, Path(temporary), keep)
     print(f"written to {path}")
