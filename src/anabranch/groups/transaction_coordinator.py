@@ -28,6 +28,7 @@ from anabranch.base.errors import (
     Unavailable,
     UnknownTopic,
 )
+from anabranch.base.seldom import Seldom
 from anabranch.groups import transactions
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer, Effects, Producer, Token
@@ -42,6 +43,7 @@ from anabranch.partition.partition import Partition
 from anabranch.wire.kafka.schema import ErrorCode
 
 log = logging.getLogger(__name__)
+_trouble = Seldom(log, 10.0)
 
 STATE_TOPIC = "__transaction_state"
 _RETRY_S = 0.1
@@ -207,9 +209,10 @@ class TransactionCoordinator:
                 await self._each_shard(self._expire)
             for index, transactional_id in tuple(self._unfinished):
                 await self._finish(index, transactional_id)
-            await self._rest(
-                _RETRY_S if self._unfinished else min(next_abort, next_expiry) - self._clock.monotonic()
-            )
+            if self._unfinished:  # not to be woken: what has just failed says that there is work
+                await asyncio.sleep(_RETRY_S)
+            else:
+                await self._rest(min(next_abort, next_expiry) - self._clock.monotonic())
 
     def close(self) -> None:
         self._runtime.close()
@@ -265,7 +268,8 @@ class TransactionCoordinator:
     async def _rest(self, seconds: float) -> None:
         """Until there is work, or time has passed."""
         try:
-            await asyncio.wait_for(self._work.wait(), max(0.001, seconds))
+            async with asyncio.timeout(max(0.001, seconds)):  # `wait_for` may lose a cancellation to a wake
+                await self._work.wait()
         except TimeoutError:
             return
         self._work.clear()
@@ -280,7 +284,7 @@ class TransactionCoordinator:
         try:
             finished = await self._try_to_finish(index, transactional_id)
         except (AnabranchError, OSError) as error:
-            log.warning("the transaction of %r cannot be completed yet: %s", transactional_id, error)
+            _trouble.warning("the transaction of %r cannot be completed yet: %s", transactional_id, error)
             finished = False
         finally:
             self._finishing.discard(transactional_id)

@@ -15,6 +15,8 @@ from anabranch.base.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
 )
+from anabranch.base.seldom import Seldom
+from anabranch.groups import transaction_coordinator as module
 from anabranch.groups import transaction_shard
 from anabranch.groups.effects import Producer
 from anabranch.groups.transaction_markers import End
@@ -237,6 +239,52 @@ async def test_markers_are_written_until_all_are_there(
     await node.look_after()
     assert (node.committed(*OUT), node.committed(*OTHER)) == (["a"], ["b"])
     await node.write(ID, me, OUT, "c")
+
+
+async def test_what_cannot_be_completed_is_tried_again_after_a_pause_and_seldom_said(
+    node: Transacting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a")
+    tries = 0
+
+    async def refuse(*_: object) -> bool:
+        nonlocal tries
+        tries += 1
+        raise DiskFull("no room")
+
+    monkeypatch.setattr(module, "_trouble", Seldom(module.log, 3600.0))
+    with monkeypatch.context() as full:
+        full.setattr(node.coordinator, "_try_to_finish", refuse)
+        full.setattr(module, "_RETRY_S", 0.05)
+        await node.end(ID, me, commit=True)
+        running = asyncio.ensure_future(node.coordinator.run())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert tries <= 5, "the disk and the loop have their peace"
+        async with asyncio.timeout(60):
+            while tries < 6:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert caplog.text.count("cannot be completed yet") == 1
+    async with asyncio.timeout(60):
+        while node.committed(*OUT) != ["a"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert not running.done()
+    running.cancel()
+
+
+async def test_run_ends_when_it_is_told_to_whatever_happens_just_then(node: Transacting) -> None:
+    await node.introduce(ID)
+    running = asyncio.ensure_future(node.coordinator.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    node.coordinator._work.set()
+    running.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    is_over = running.done()
+    running.cancel()
+    assert is_over
 
 
 async def test_run_finishes_what_a_kill_left(node: Transacting, monkeypatch: pytest.MonkeyPatch) -> None:
