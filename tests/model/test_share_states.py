@@ -1,6 +1,7 @@
 """What is kept of share partitions, against a dictionary: writes, resets, deletions, restarts, pruning."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import (
     CoordinatorNotAvailable,
+    DiskFailed,
     FencedLeaderEpoch,
     FencedStateEpoch,
     Invalid,
@@ -31,6 +33,7 @@ from anabranch.groups.share_states import (
 )
 from anabranch.log.config import LogConfig
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.partition import Partition
 from tests.support.logs import SetClock
 
 PARTITIONS = 2
@@ -162,6 +165,48 @@ async def test_there_are_not_more_batches_than_a_snapshot_holds(tmp_path: Path) 
             await keeper.states.write(KEY, 3, 0, [StateBatch(80_002, 80_002, DONE, 1)])
         await keeper.states.write(KEY, 3, 0, [StateBatch(0, 80_000, DONE, 1)])
         assert (await keeper.states.read(KEY)).batches == (StateBatch(0, 80_000, DONE, 1),)
+
+
+async def test_a_disk_that_fails_while_it_is_cut_off_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with kept(tmp_path, prune_interval_ms=1) as keeper:
+        await keeper.states.initialise(KEY, 1, 0)
+        for offset in range(1500):
+            await keeper.states.write(KEY, 1, offset, [StateBatch(offset + 2, offset + 2, DONE, 1)])
+        failures = [OSError(errno.EIO, "broken"), DiskFailed("broken")]
+        trim = Partition.trim
+
+        def trimmed(partition: Partition, offset: int) -> int:
+            if failures:
+                raise failures.pop()
+            return trim(partition, offset)
+
+        monkeypatch.setattr(Partition, "trim", trimmed)
+        running = asyncio.create_task(keeper.states.run())
+        async with asyncio.timeout(60):
+            while keeper.records() > 10 and not running.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert not running.done()
+        assert not failures
+        running.cancel()
+        assert await keeper.states.read(KEY) == ShareState(1, 1499, (StateBatch(1499, 1501, DONE, 1),))
+
+
+async def test_a_topic_that_goes_while_it_is_read_does_not_end_what_keeps_it_short(tmp_path: Path) -> None:
+    async with kept(tmp_path) as keeper:
+        await keeper.states.initialise(KEY, 1, 0)
+    async with kept(tmp_path) as keeper:
+        running = asyncio.create_task(keeper.states.run())
+        await asyncio.sleep(0)
+        keeper.host.remove_topic(TopicName.from_kafka(SHARE_STATE_TOPIC))
+        keeper.add()
+        with pytest.raises(NoShareState):
+            await keeper.states.read(KEY)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not running.done()
+        running.cancel()
 
 
 async def test_what_newer_records_have_replaced_is_cut_off(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from anabranch.base.errors import (
     NotOwner,
     UnknownTopic,
 )
+from anabranch.base.seldom import Seldom
 from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.groups.replaying import replay_from
 from anabranch.groups.unreadable import UnreadableShards
@@ -45,7 +46,7 @@ from anabranch.partition.partition import Partition
 from anabranch.records.builder import build_keyed, seal_keyed
 from anabranch.records.control import Marker
 
-log = logging.getLogger(__name__)
+_trouble = Seldom(logging.getLogger(__name__), 10.0)
 
 S = TypeVar("S", bound=Shard)
 Decide = Callable[[S, Token, int], Effects]
@@ -163,7 +164,7 @@ class Runtime(Generic[S]):
         """A shard to look at, waiting for it to be loaded however long that takes."""
         served = self._start(index)
         if served.loading is not None:
-            await asyncio.shield(served.loading)
+            await asyncio.wait((served.loading,))  # it may be given up, which is not the end of who waits
         return self._find(index).shard
 
     def is_served(self, index: int) -> bool:
@@ -270,7 +271,7 @@ class Runtime(Generic[S]):
             _answer(effects.replies)
 
     def _lost(self, effects: Effects, error: Exception) -> None:
-        log.warning("records of a coordinator could not be written: %s", error)
+        _trouble.warning("records of a coordinator could not be written: %s", error)
         _answer(effects.otherwise)
         refusal = _refusal(error)
         for token, _ in effects.replies:

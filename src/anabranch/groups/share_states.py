@@ -162,7 +162,7 @@ class KeptShareStates:
         for index in self._topic.in_use():
             try:
                 await self._maybe_prune(index)
-            except AnabranchError as error:
+            except (AnabranchError, OSError) as error:  # the next time it may be possible
                 log.warning("the state of share groups in partition %d stays as it is: %s", index, error)
 
     async def _maybe_prune(self, index: int) -> None:

@@ -1,6 +1,7 @@
 """The way to a group's shard: where it is, loading it, what happens when it cannot be written or is gone."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from anabranch.base.errors import (
     Unavailable,
 )
 from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.seldom import Seldom
+from anabranch.groups import runtime
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.consumer_requests import Heartbeat
@@ -274,6 +277,21 @@ async def test_what_could_not_be_written_did_not_happen(
         assert await broker.fetch("g") == 5
         await broker.commit("g", 7)
         assert await broker.fetch("g") == 7
+
+
+async def test_a_disk_that_is_full_is_said_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients ask again, some thousand times a second."""
+    async with coordinated(tmp_path) as broker:
+        await broker.commit("g", 5)
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, "_trouble", Seldom(logging.getLogger("t"), 3600.0))
+            _full_disk(broker, patch)
+            for offset in range(20):
+                with pytest.raises(NotCoordinator):
+                    await broker.commit("g", offset)
+        assert len(caplog.records) == 1
 
 
 async def until(holds: Callable[[], bool]) -> None:
