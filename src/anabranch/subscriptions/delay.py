@@ -13,7 +13,8 @@ A subscription reads on over messages that are to wait, and puts them aside:
 
 The log remains the truth.  What is on disk survives a restart, and a view may begin with what waits from its
 cursor on (`Delays.view`); then reading asks `holds` before it delivers in passing.  What a crash took is
-found by the reading that goes on there.  A pair whose entry was acknowledged or removed meanwhile brings an
+found by the reading that goes on there.  What cannot be read now is tried again a second later, and the rest
+goes on meanwhile.  A pair whose entry was acknowledged or removed meanwhile brings an
 offset that is read in vain, and that is all.
 """
 
@@ -28,13 +29,16 @@ from pyroaring import BitMap64
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
+from anabranch.base.seldom import Seldom
 from anabranch.subscriptions.delay_files import DelayFiles, Extent
 
 log = logging.getLogger(__name__)
+_unreadable = Seldom(log, 10.0)
 
 _IN_MEMORY = 16_384  # pairs; then all but the nearest go to the disk
 _NEAREST = 4_096
 _AT_ONCE = 4_096  # pairs that one call moves; more that are due wait for the next
+_AGAIN_MS = 1_000  # until a file that could not be read is tried again
 
 
 class DelayIndex(Protocol):
@@ -139,7 +143,14 @@ class Delays:
             due.append(heapq.heappop(near)[1])
         while self._extents and self._extents[0][0] <= now_ms and len(due) < _AT_ONCE:
             extent = heapq.heappop(self._extents)[2]
-            due += extent.take(now_ms, _AT_ONCE - len(due))
+            try:
+                due += extent.take(now_ms, _AT_ONCE - len(due))
+            except OSError as error:
+                _unreadable.warning(
+                    "delayed messages cannot be read, and are later than asked for: %s", error
+                )
+                heapq.heappush(self._extents, (now_ms + _AGAIN_MS, id(extent), extent))
+                continue
             if len(extent):
                 self._push(extent)
             else:

@@ -56,15 +56,23 @@ class Extent:
         return (self._end - self._position) // PAIR_BYTES
 
     def take(self, now_ms: int, limit: int) -> list[int]:
-        """Offsets of at most `limit` pairs whose time has come, which are gone from here then."""
+        """Offsets of at most `limit` pairs whose time has come, which are gone from here then.
+
+        OSError, and none is gone, if the file cannot be read.
+        """
+        before = self._position, self.next_ms
         taken: list[int] = []
-        while len(taken) < limit and self._position < self._end and self.next_ms <= now_ms:
-            block = self._read(min(_BLOCK_PAIRS, limit - len(taken)))
-            times = block[::2]
-            due = bisect_right(times, now_ms)
-            taken += block[1 : 2 * due : 2]
-            self._position += due * PAIR_BYTES
-            self._look()
+        try:
+            while len(taken) < limit and self._position < self._end and self.next_ms <= now_ms:
+                block = self._read(min(_BLOCK_PAIRS, limit - len(taken)))
+                times = block[::2]
+                due = bisect_right(times, now_ms)
+                taken += block[1 : 2 * due : 2]
+                self._position += due * PAIR_BYTES
+                self._look()
+        except OSError:
+            self._position, self.next_ms = before
+            raise
         return taken
 
     def skip(self, now_ms: int) -> None:
@@ -162,7 +170,11 @@ class DelayFiles:
     def _remove(self, number: int) -> None:
         self._live.pop(number, None)
         self._files.pop(number).close()
-        self._disk.remove(self._folder / f"{_PREFIX}{number}")
+        path = self._folder / f"{_PREFIX}{number}"
+        try:
+            self._disk.remove(path)
+        except OSError as error:  # all in it is past, so the next start finds nothing there and removes it
+            log.warning("%s could not be removed: %s", path, error)
 
 
 def _crc(file: File, position: int, size: int) -> int:

@@ -1,11 +1,12 @@
 """Delayed messages: due in time, each once, over restarts and damage, without growing in memory."""
 
+import errno
 import logging
 from pathlib import Path
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
+from anabranch.base.disk import DirectDisk, File
 from anabranch.base.errors import DiskFull
 from anabranch.subscriptions import delay
 from anabranch.subscriptions.delay import Delays
@@ -131,3 +132,48 @@ def test_a_seek_forgets(tmp_path: Path) -> None:
     view.add(1, 2_000)
     view.clear()
     assert (len(view), view.next_due_ms(), view.due(3_000, 10)) == (0, None, [])
+
+
+@pytest.mark.parametrize("reads", range(4))
+def test_what_cannot_be_read_now_comes_later_and_the_rest_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    """The disk fails after so many reads."""
+    view = opened(tmp_path).view()
+    for offset in range(1_000):
+        view.add(offset, 2_000 + offset)
+    pread, left = File.pread, reads
+
+    def failing(file: File, size: int, at: int) -> bytes:
+        nonlocal left
+        if not left:
+            raise OSError(errno.EIO, "broken")
+        left -= 1
+        return pread(file, size, at)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(File, "pread", failing)
+        found = all_due(view, 9_000)
+        assert set(range(16)) <= set(found), "they are in memory"
+        assert len(found) < 1_000
+        assert view.next_due_ms() == 10_000
+        assert all_due(view, 9_999) == []
+    assert sorted(found + all_due(view, 10_000)) == list(range(1_000))
+
+
+def test_a_file_that_cannot_be_removed_keeps_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = opened(tmp_path).view()
+    for offset in range(1_000):
+        view.add(offset, 2_000 + offset)
+
+    def refuse(disk: DirectDisk, path: Path) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DirectDisk, "remove", refuse)
+        assert sorted(all_due(view, 9_000)) == list(range(1_000))
+    assert (tmp_path / "delays.0").exists()
+    assert len(opened(tmp_path, 9_000)) == 0
+    assert list(tmp_path.iterdir()) == []
