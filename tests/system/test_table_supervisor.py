@@ -1,6 +1,7 @@
 """With a child that says when it starts and ends with its standard input, as the real one does."""
 
 import asyncio
+import errno
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -130,6 +131,44 @@ async def test_without_spark_it_says_what_is_needed(
     await until(lambda: "pip install 'anabranch[spark]'" in caplog.text)
     await a_few_turns()
     assert not scene.log.exists()
+
+
+async def test_folders_of_packages_that_cannot_be_listed_do_not_end_it(
+    tmp_path: Path, scenes: list[Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(module, "find_spec", refuse)
+    scene = Scene(PATIENT, tmp_path / "log")
+    scenes.append(scene)
+    scene.tell(None, topic("true"))
+    await until(lambda: scene.task.done() or scene.log.exists())
+    assert not scene.task.done()
+
+
+async def test_it_ends_when_it_is_told_to_whatever_happens_just_then(
+    tmp_path: Path, scenes: list[Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pausing = asyncio.Event()
+    pause = Supervisor._pause
+
+    async def paused(supervisor: Supervisor, pause_s: float) -> None:
+        asyncio.get_running_loop().call_soon(pausing.set)
+        await pause(supervisor, pause_s)
+
+    monkeypatch.setattr(Supervisor, "_pause", paused)
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 3600.0)
+    scene = Scene(SHORT, tmp_path / "log")
+    scenes.append(scene)
+    scene.tell(None, topic("true"))
+    async with asyncio.timeout(90):
+        await pausing.wait()
+    await a_few_turns()
+    scene.supervisor._changed.set()
+    scene.task.cancel()
+    await a_few_turns()
+    assert scene.task.done()
 
 
 async def test_a_supervisor_that_ends_takes_its_child_along(tmp_path: Path) -> None:

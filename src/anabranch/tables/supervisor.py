@@ -71,7 +71,10 @@ class Supervisor:
             await self._changed.wait()
 
     def _can_run(self) -> bool:
-        found = find_spec(self._needs) is not None
+        try:
+            found = find_spec(self._needs) is not None
+        except OSError:  # the folders of packages cannot be listed just now: the process will see
+            return True
         if not found:
             _log.warning("topics are enabled as tables, and this needs: pip install 'anabranch[spark]'")
         return found
@@ -94,7 +97,8 @@ class Supervisor:
     async def _pause(self, pause_s: float) -> None:
         self._changed.clear()
         try:
-            await asyncio.wait_for(self._changed.wait(), pause_s)
+            async with asyncio.timeout(pause_s):  # `wait_for` may lose a cancellation to a wake
+                await self._changed.wait()
         except TimeoutError:
             return
 
