@@ -15,22 +15,25 @@ name made durable too.
 A failed fsync is final for a log.  The kernel may drop what it could not write and call the next fsync
 a success, so nothing is believed any more: every later `flush` fails like the first, the recovery
 point stays, and after a restart recovery reads all that is beyond it.  `on_failure` is told, once.
+A sync that could not be tried for want of a descriptor is not one that failed: it is Unavailable now.
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 
 from anabranch.base.disk import Disk
-from anabranch.base.errors import DiskFailed, Unavailable
+from anabranch.base.errors import DiskFailed, DiskFull, Unavailable
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
 
 log = logging.getLogger(__name__)
 
 _SEGMENTS_A_ROUND = 12  # of up to four files each
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)  # to open a folder with, say; fsync itself never says so
 
 Sync = Callable[[], None]
 Waiting = list[tuple[int, "asyncio.Future[None]"]]
@@ -137,6 +140,8 @@ class Flusher:
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, _sync_all, syncs)
         except OSError as error:
+            if error.errno in _NO_DESCRIPTOR:
+                raise _not_now(opened, error) from error
             raise self._fail(opened, error) from error
         self._named[opened] = newest
         # A new leader may have had the log cut and written over meanwhile: then the next round counts.
@@ -154,15 +159,25 @@ class Flusher:
         syncs: list[Sync] = []
         try:
             for segment in segments:
-                syncs += segment.syncers(indexes=segment is not opened.active)
-        except OSError as error:  # no descriptor to be had: nothing is lost, and nothing is safe
+                for sync in segment.syncers(indexes=segment is not opened.active):
+                    syncs.append(
+                        sync
+                    )  # one by one: those that are there when the next fails hold descriptors
+        except (DiskFull, OSError) as error:  # no descriptor to be had: nothing is lost, and nothing is safe
             self._threads.submit(_sync_all, syncs)
-            raise Unavailable(f"{opened.folder} could not be synced: {error}") from error
+            raise _not_now(opened, error) from error
         return syncs
 
 
+def _not_now(opened: LocalLog, error: Exception) -> Unavailable:
+    return Unavailable(f"{opened.folder} could not be synced: {error}")
+
+
 def _sync_all(syncs: list[Sync]) -> None:
-    """Make all of them durable, or raise.  Runs in a thread."""
+    """Make all of them durable, or raise: what failed for want of a descriptor only if nothing else did.
+
+    Runs in a thread.
+    """
     failures: list[OSError] = []
     for sync in syncs:  # each of them to the end: it holds a descriptor
         try:
@@ -170,4 +185,4 @@ def _sync_all(syncs: list[Sync]) -> None:
         except OSError as error:
             failures.append(error)
     if failures:
-        raise failures[0]
+        raise next((each for each in failures if each.errno not in _NO_DESCRIPTOR), failures[0])

@@ -347,17 +347,23 @@ class Segment:
 
     # --- files
 
-    def syncers(self, *, indexes: bool) -> list[Callable[[], None]]:
-        """Calls for a thread that make the segment durable, with its indexes or without (`File.syncer`)."""
-        calls = [self.file.syncer()]
+    def syncers(self, *, indexes: bool) -> Iterator[Callable[[], None]]:
+        """Calls for a thread that make the segment durable, with its indexes or without (`File.syncer`).
+
+        One by one: each holds a descriptor, also when there is none for the next.
+        """
+        yield self.file.syncer()
         if indexes:
-            calls += (self.offset_index.syncer(), self.time_index.syncer())
+            yield self.offset_index.syncer()
+            yield self.time_index.syncer()
             aborted = segment_file(self.folder, self.base_offset, TXN_INDEX)
             if self._disk.exists(aborted):
                 file = self._disk.open(aborted)
-                calls.append(file.syncer())
-                file.close()
-        return calls
+                try:
+                    sync = file.syncer()
+                finally:
+                    file.close()
+                yield sync
 
     def rename(self, suffix: str) -> None:
         """Add `suffix` to the names of all files."""

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.disk import File
-from anabranch.base.errors import DiskFailed, Unavailable
+from anabranch.base.errors import DiskFailed, DiskFull, Unavailable
 from anabranch.log.flusher import Flusher, is_due
+from anabranch.log.index import OffsetIndex
 from anabranch.log.local_log import LocalLog
 from tests.support.crashing_disk import FailingDisk
 from tests.support.logs import fill, open_log_in
@@ -168,6 +169,43 @@ async def test_a_waiter_that_gives_up_harms_nobody(
     assert log.recovery_point == 1
 
 
+async def test_a_folder_for_which_there_is_no_descriptor_is_synced_later(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads.let_go(100)
+    flusher = Flusher(disk, threads, 2)
+    fill(log, "a")
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as short:
+        short.setattr(disk, "sync_dir", refuse)
+        with pytest.raises(Unavailable) as told:
+            await flusher.flush(log, 1)
+        assert not isinstance(told.value, DiskFailed)
+    assert not flusher.has_failed
+    await flusher.flush(log, 1)
+    assert log.recovery_point == 1
+
+
+async def test_a_sync_that_fails_counts_for_more_than_a_descriptor_that_is_missing(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads.let_go(100)
+    flusher = Flusher(disk, threads, 2)
+    fill(log, "a")
+    errors = [OSError(errno.EMFILE, "too many open files"), OSError(errno.EIO, "broken")]
+
+    def refuse(path: Path) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(disk, "sync_dir", refuse)
+    with pytest.raises(DiskFailed):
+        await flusher.flush(log, 1)
+    assert flusher.has_failed
+
+
 async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: HeldThreads) -> None:
     flusher = Flusher(disk, threads, 2)
     fill(log, "a")
@@ -265,3 +303,20 @@ def test_flush_messages(tmp_path: Path) -> None:
     assert is_due(log)
     log.recovery_point = 1
     assert not is_due(log)
+
+
+async def test_descriptors_are_given_back_when_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = CountingDisk()
+    log = open_log_in(tmp_path, disk=disk, segment_bytes=150)
+    fill(log, "abcde")
+
+    def refuse(index: OffsetIndex) -> None:
+        raise DiskFull("no room for the file of an index")
+
+    monkeypatch.setattr(OffsetIndex, "syncer", refuse)
+    with ThreadPoolExecutor(1) as threads, pytest.raises(Unavailable):
+        await Flusher(disk, threads, 1).flush(log, log.log_end)
+    assert disk.most_held > 0
+    assert disk.held == 0
