@@ -18,6 +18,7 @@ What compaction was doing when it was cut off is completed or undone first (`com
 """
 
 import logging
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def open_log(
     recovery_point: int = 0,
     log_start: int = 0,
 ) -> LocalLog:
-    """The log in `folder`, made if there is none."""
+    """The log in `folder`, made if there is none.  If it raises, nothing of it is left open."""
     disk.make_dirs(folder)
     compaction_swap.finish(disk, folder)
     names = _remove_leftovers(disk, folder)
@@ -71,22 +72,28 @@ def open_log(
     ]
     for segment, following in pairwise(segments):
         segment.end_offset = following.base_offset
-    epochs = LeaderEpochs(disk, folder)
-    first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
-    if first_doubtful < len(segments):
-        recovered = _recover(segments, first_doubtful, epochs, config)
-        if len(recovered) < len(segments) and recovered[-1].size:
-            # Compaction may have been in the last one, so nothing is added to it.
-            recovered.append(Segment.create(disk, folder, recovered[-1].end_offset, config))
-        segments = recovered
-    start = max(log_start, segments[0].base_offset)
-    if start > segments[-1].end_offset:  # the tail was lost, the promise to start there was not
-        segments.append(Segment.create(disk, folder, start, config))
-    end = segments[-1].end_offset
-    state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
-    opened = LocalLog(disk, clock, folder, config, state)
-    _restore_producers(disk, opened, names, first_doubtful)
-    opened.view = open_view(disk, clock, folder, config, end)
+    with ExitStack() as undo:
+        for segment in segments:
+            undo.callback(segment.close)
+        epochs = LeaderEpochs(disk, folder)
+        first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
+        if first_doubtful < len(segments):
+            recovered = _recover(segments, first_doubtful, epochs, config)
+            if len(recovered) < len(segments) and recovered[-1].size:
+                # Compaction may have been in the last one, so nothing is added to it.
+                recovered.append(Segment.create(disk, folder, recovered[-1].end_offset, config))
+                undo.callback(recovered[-1].close)
+            segments = recovered
+        start = max(log_start, segments[0].base_offset)
+        if start > segments[-1].end_offset:  # the tail was lost, the promise to start there was not
+            segments.append(Segment.create(disk, folder, start, config))
+            undo.callback(segments[-1].close)
+        end = segments[-1].end_offset
+        state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
+        opened = LocalLog(disk, clock, folder, config, state)
+        _restore_producers(disk, opened, names, first_doubtful)
+        opened.view = open_view(disk, clock, folder, config, end)
+        undo.pop_all()
     return opened
 
 

@@ -1,11 +1,13 @@
 """After an unclean stop: what is whole stays, what is torn or flipped is cut, and all that follows it."""
 
+import errno
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 
+from anabranch.base.disk import DirectDisk, File
 from anabranch.log.local_log import LocalLog
 from anabranch.log.paths import LEADER_EPOCHS, segment_file
 from anabranch.log.transactions import AbortedTransaction
@@ -402,3 +404,36 @@ def test_recovery_can_be_cut_off_and_begun_again(tmp_path: Path) -> None:
     crash(open_log_in(tmp_path / "again", clean=False, segment_bytes=200))
     log = recovered(tmp_path / "again", segment_bytes=200)
     assert contents(log)[:-1] == expected(8)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_cannot_be_opened_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    """Whichever step it is that the disk refuses."""
+    ends = written(tmp_path, 8, segment_bytes=400)
+    last = sorted(tmp_path.glob("*.log"))[-1]
+    last.write_bytes(last.read_bytes()[: ends[-1] - 5])
+    fileno, steps = File.fileno, 0
+
+    def counted(file: File) -> int:
+        nonlocal steps
+        if not steps:
+            raise OSError(errno.EIO, "broken")
+        steps -= 1
+        return fileno(file)
+
+    failures = 0
+    with monkeypatch.context() as broken:
+        broken.setattr(File, "fileno", counted)
+        while True:
+            disk, steps = DirectDisk(), failures
+            try:
+                log = open_log_in(tmp_path, disk=disk, clean=clean, log_start=20)
+            except OSError:
+                assert len(disk.handles) == 0
+                failures += 1
+            else:
+                break
+    assert failures >= 5
+    assert log.log_start == 20
