@@ -299,16 +299,22 @@ class LocalLog:
             self.epochs.truncate_start(offset)
 
     def drop(self, dropped: list[Segment]) -> None:
-        """Take segments out of the log and mark their files; the caller removes them later."""
-        gone = {id(segment) for segment in dropped}
-        if id(self.segments[-1]) in gone:
+        """Take segments out of the log and mark their files; the caller removes them later.
+
+        OSError if the disk refuses; those whose files are not marked yet are still in the log then.
+        """
+        if any(segment is self.segments[-1] for segment in dropped):
             self.roll()
-        self.segments = [segment for segment in self.segments if id(segment) not in gone]
-        self._bases = [segment.base_offset for segment in self.segments]
-        self._marks.clear()
-        for segment in dropped:
-            self.mark_deleted(segment)
-            self._disk.remove(segment_file(self.folder, segment.base_offset, SNAPSHOT))
+        gone: set[int] = set()
+        try:
+            for segment in dropped:
+                self.mark_deleted(segment)
+                gone.add(id(segment))
+                self._disk.remove(segment_file(self.folder, segment.base_offset, SNAPSHOT))
+        finally:
+            self.segments = [segment for segment in self.segments if id(segment) not in gone]
+            self._bases = [segment.base_offset for segment in self.segments]
+            self._marks.clear()
 
     def mark_deleted(self, segment: Segment) -> None:
         """Rename the files of a segment that leaves the log.

@@ -158,8 +158,11 @@ class Aging:
         for part in (sealed, dropped[len(sealed) :]):
             if part:
                 opened.advance_start(part[-1].end_offset)
-                opened.drop(part)
-                self.on_dropped(partition, part)
+                try:
+                    opened.drop(part)
+                finally:
+                    left = {id(segment) for segment in opened.segments}
+                    self.on_dropped(partition, [segment for segment in part if id(segment) not in left])
 
     # --- logs that are not open
 

@@ -295,6 +295,37 @@ async def test_old_segments_go_and_their_files_after_a_while(hosted: Hosted) -> 
     assert hosted.files(".deleted") == []
 
 
+async def test_segments_whose_files_cannot_be_marked_stay_until_they_can(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.topic("orders", segment_bytes=150, file_delete_delay_ms=0)
+    for value in "abcdefgh":
+        partition = hosted.put("orders", value)
+    partition.trim(7)
+    await hosted.upkeep.look()
+    bases = [segment.base_offset for segment in partition.log.segments]
+    rename, left = Segment.rename, 2
+
+    def refuse(segment: Segment, suffix: str) -> None:
+        nonlocal left
+        if not left:
+            raise OSError(errno.EIO, "broken")
+        left -= 1
+        rename(segment, suffix)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "rename", refuse)
+        await hosted.upkeep._aging.round()
+    assert [segment.base_offset for segment in partition.log.segments] == bases[2:] == [4, 6]
+    assert partition.log_start == 7
+    await hosted.upkeep._removal.round()
+    assert hosted.files(".deleted") == [], "those that are out of it are removed"
+    hosted.clock.advance(HOUR_MS)
+    await hosted.upkeep._aging.round()
+    await hosted.upkeep._removal.round()
+    assert len(hosted.files(".log")) == len(partition.log.segments) == 1
+
+
 async def test_a_log_is_looked_at_again_when_it_comes_of_age_and_not_before(
     hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
