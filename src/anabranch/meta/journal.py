@@ -98,7 +98,11 @@ class Journal:
     def rewritten(self) -> None:
         """The call that `rewrite` gave has returned."""
         self._file.close()
-        self._file = self._disk.open(self._path)
+        try:
+            self._file = self._disk.open(self._path)
+        except OSError as error:  # the old one is nothing to go on with
+            self.rewrite_failed(error)
+            return
         self._rewrite_above_bytes = _MIN_REWRITE_BYTES
         self.distrusted = None
 

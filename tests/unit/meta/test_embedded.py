@@ -1,6 +1,7 @@
 """The store of one node: rounds, faults of the disk, rewriting."""
 
 import asyncio
+import errno
 from itertools import pairwise
 from pathlib import Path
 
@@ -161,6 +162,28 @@ async def test_no_room_to_rewrite_is_no_reason_to_refuse(
         version = await store.put("/t", b"z" * 50)
     store = await reopened(store, path)
     assert await store.get("/t") == Versioned(b"z" * 50, version)
+    await store.close()
+
+
+async def test_a_new_journal_that_cannot_be_opened_is_written_again(
+    disk: FaultyDisk, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_MIN_REWRITE_BYTES", 2000)
+    store = EmbeddedStore.open(path, disk)
+    while size_of(path) <= 2000:
+        await store.put("/t", b"y" * 50)
+
+    def refuse(path: Path) -> int:
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(disk, "size", refuse)
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(store.put("/t", b"z"), 60)
+    version = await store.put("/t", b"z")
+    store = await reopened(store, path)
+    assert await store.get("/t") == Versioned(b"z", version)
     await store.close()
 
 
