@@ -85,12 +85,19 @@ class Deduplicating:
         if before is not None:
             await asyncio.wait((before,))
         try:
-            await self.follow(wanted)
+            await self.follow_now(wanted, producers)
         except (AnabranchError, OSError) as error:
             log.warning("deduplication of %s-%d could not be switched: %s", self._topic, self._index, error)
-            return
-        for name in producers:
-            self.joined(name)
+
+    async def follow_now(self, wanted: bool, producers: list[str]) -> None:
+        """As `follow_soon`; it is called again in case that the disk did not let us then."""
+        before = self._publishing.deduplication
+        try:
+            await self.follow(wanted)
+        finally:
+            if self._publishing.deduplication is not before:
+                for name in producers:
+                    self.joined(name)
 
     async def settled(self) -> None:
         """Return when no switching is under way: a producer is told its last sequence id then."""
@@ -159,7 +166,11 @@ class Deduplicating:
         before_ms = self._around.clock.now_ms() - upkeep.deduplication_inactivity_minutes * _MS_IN_MINUTE
         state.forget(before_ms, upkeep.deduplication_max_producers)
         snapshot = encode(state.take_snapshot())
-        await self._around.snapshots.write_snapshot(self._topic, self._index, snapshot)
+        try:
+            await self._around.snapshots.write_snapshot(self._topic, self._index, snapshot)
+        except BaseException:
+            state.changes += 1  # so that the next look tries again, though nothing comes in any more
+            raise
 
     async def tend(self) -> None:
         """Now and then: keep what has changed, forget who was away for long."""

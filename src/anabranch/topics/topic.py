@@ -335,8 +335,13 @@ class Topic:
         return not (self._is_moving or len(self.producers) or self.subscriptions.has_consumers)
 
     async def tend(self) -> None:
-        """Now and then: what deduplication has learnt is kept, who was away for long is forgotten."""
+        """Now and then: what deduplication has learnt is kept, who was away for long is forgotten.
+
+        It is switched, if that could not be done when the rules changed.
+        """
+        names = [producer.name for producer in self.producers]
         try:
+            await self._deduplicating.follow_now(self.rules.deduplication, names)
             await self._deduplicating.tend()
         except (AnabranchError, OSError) as error:
             log.warning("%s: the sequence ids of its producers could not be kept: %s", self.full_name, error)

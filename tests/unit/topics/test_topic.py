@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.base.errors import UnknownTopic
+from anabranch.base.errors import DiskFull, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.meta.rules import Quota, Rate
@@ -582,6 +582,50 @@ async def test_deduplication_switched_on_and_off(tmp_path: Path) -> None:
     bench.rule("orders", deduplication=True)
     await settle()
     assert topic.publish(producer, [send(0), send(0)]).offsets == [4, DUPLICATE]
+
+
+def refusing(bench: Bench, patch: pytest.MonkeyPatch) -> None:
+    async def refuse(topic: str, partition: int, snapshot: bytes | None) -> None:
+        raise DiskFull("no room")
+
+    patch.setattr(bench.store, "write_snapshot", refuse)
+
+
+async def test_deduplication_that_could_not_be_switched_on_is_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    producer = await bench.producer(topic)
+    with monkeypatch.context() as full:
+        refusing(bench, full)
+        bench.rule("orders", deduplication=True)
+        await settle()
+        await topic.tend()
+    assert topic.publish(producer, [send(0), send(0)]).offsets == [0, 1]
+    await topic.tend()
+    assert topic.publish(producer, [send(0), send(0)]).offsets == [2, DUPLICATE]
+
+
+async def test_a_snapshot_that_could_not_be_kept_is_when_nothing_has_come_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders", deduplication=True)
+    producer = await bench.producer(topic)
+    first = bench.store.snapshots[("orders", 0)]
+    topic.publish(producer, [send(0)])
+    with monkeypatch.context() as full:
+        refusing(bench, full)
+        await topic.tend()
+    assert bench.store.snapshots[("orders", 0)] == first
+    await topic.tend()
+    kept = bench.store.snapshots[("orders", 0)]
+    assert kept != first
+    topic.partition.trim(1)  # as retention would: there is nothing left to read it from
+    await bench.restart(clean=False)
+    again = await bench.open("orders")
+    assert (await again.add_producer(bench.new_producer("p"))).last_sequence_id == 0
 
 
 async def test_chunks_are_held_against_the_last_one(tmp_path: Path) -> None:
