@@ -113,13 +113,14 @@ class Compacting:
             end = self._partition.last_stable
             while self.horizon < end:
                 await self._round(end, keeps_keyless)
-        except (AnabranchError, OSError) as error:
-            log.warning("%s could not be compacted: %s", self._name, error)
-            self.status, self.last_error = ERROR, str(error)
-            self.failed_ms = self._clock.now_ms()
         except asyncio.CancelledError:
             self.status = NOT_RUN
             raise
+        except Exception as error:  # or it would be under way for ever, and nobody could begin
+            expected = isinstance(error, AnabranchError | OSError)
+            log.warning("%s could not be compacted: %s", self._name, error, exc_info=not expected)
+            self.status, self.last_error = ERROR, str(error)
+            self.failed_ms = self._clock.now_ms()
         else:
             self.status, self.last_error = SUCCESS, ""
             self.succeeded_ms = self._clock.now_ms()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.base.errors import AnabranchError
 from anabranch.base.rates import PERIOD_S
+from anabranch.base.seldom import Seldom
 from anabranch.topics.backlog import evict_to, exceeded
 from anabranch.topics.errors import SubscriptionBusy
 from anabranch.topics.non_persistent import NonPersistentTopic
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from anabranch.topics.registry import AnyTopic, Topics
 
 log = logging.getLogger(__name__)
+_trouble = Seldom(log, 10.0)  # on a broken disk it is every topic's
 
 _SLICE = 64
 _EVICTING = "consumer_backlog_eviction"
@@ -65,7 +67,7 @@ class TopicUpkeep:
             try:
                 await work(topic)
             except (AnabranchError, OSError) as error:
-                log.warning("%s: %s", topic.full_name, error)
+                _trouble.warning("%s: %s", topic.full_name, error)
             if i % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
 

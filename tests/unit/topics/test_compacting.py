@@ -1,6 +1,7 @@
 """A topic that is compacted: when, what comes of it, and what who asks for the last of every key gets."""
 
 import asyncio
+import errno
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.base.ids import TopicName
+from anabranch.base.seldom import Seldom
 from anabranch.log.compacted import let_count
 from anabranch.log.paths import COMPACTED
 from anabranch.subscriptions.acking import Ack
@@ -16,8 +18,10 @@ from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.errors import NotAllowed as NotAllowedThere
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.topics import compacting as module
+from anabranch.topics import upkeep as upkeep_module
 from anabranch.topics.compacting import ERROR, NOT_RUN, RUNNING, SUCCESS, AlreadyCompacting
 from anabranch.topics.errors import NotAllowed
+from anabranch.topics.registry import AnyTopic
 from anabranch.topics.topic import Topic
 from anabranch.topics.topic_stats import internal_stats_of, stats_of
 from tests.support.compaction import compact_now
@@ -141,6 +145,25 @@ async def test_by_threshold(tmp_path: Path) -> None:
     assert not topic.compacting.is_due(topic.rules.compaction_threshold_bytes)
 
 
+async def test_a_round_goes_on_after_a_topic_that_fails_and_says_so_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    for i in range(5):
+        await bench.open(f"t{i}")
+    monkeypatch.setattr(upkeep_module, "_trouble", Seldom(upkeep_module.log, 3600.0))
+    seen = []
+
+    async def fail(topic: AnyTopic) -> None:
+        seen.append(topic)
+        raise OSError(errno.EIO, "broken")
+
+    for _ in range(2):
+        await bench.topics.upkeep.round(fail)
+    assert len(seen) == 10
+    assert caplog.text.count("broken") == 1
+
+
 async def test_what_goes_wrong_is_said(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     topic = await bench.open("t")
@@ -155,6 +178,28 @@ async def test_what_goes_wrong_is_said(tmp_path: Path) -> None:
     assert topic.compacting.status == ERROR
     assert "is gone" in topic.compacting.last_error
     await holds(topic, 0)
+
+
+async def test_a_mistake_of_ours_is_said_and_the_next_one_may_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("t")
+    await publish(bench, topic, "a", "a")
+
+    def mistaken(*_: object, **__: object) -> None:
+        raise ValueError("a line of a worker that is none")
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr(module, "make_view_job", mistaken)
+        topic.compact()
+        await settle()
+    assert (topic.compacting.status, topic.compacting.last_error) == (
+        ERROR,
+        "a line of a worker that is none",
+    )
+    assert "Traceback" in caplog.text
+    await compacted(topic)
 
 
 async def test_a_topic_that_closes_gives_it_up(tmp_path: Path) -> None:
