@@ -160,9 +160,7 @@ class Flusher:
         try:
             for segment in segments:
                 for sync in segment.syncers(indexes=segment is not opened.active):
-                    syncs.append(
-                        sync
-                    )  # one by one: those that are there when the next fails hold descriptors
+                    syncs.append(sync)  # one by one: if the next fails these hold descriptors
         except (DiskFull, OSError) as error:  # no descriptor to be had: nothing is lost, and nothing is safe
             self._threads.submit(_sync_all, syncs)
             raise _not_now(opened, error) from error
