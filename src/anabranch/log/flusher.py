@@ -132,8 +132,8 @@ class Flusher:
         if len(segments) > _SEGMENTS_A_ROUND:
             del segments[_SEGMENTS_A_ROUND:]
             end = segments[-1].end_offset
-        syncs = self._syncs(opened, segments)
-        if self._named.get(opened) != newest:
+        syncs, refusal = _syncs(opened, segments)
+        if refusal is None and self._named.get(opened) != newest:
             syncs += [
                 partial(self._disk.sync_dir, folder) for folder in (opened.folder, opened.folder.parent)
             ]
@@ -143,6 +143,8 @@ class Flusher:
             if error.errno in _NO_DESCRIPTOR:
                 raise _not_now(opened, error) from error
             raise self._fail(opened, error) from error
+        if refusal is not None:
+            raise _not_now(opened, refusal) from refusal
         self._named[opened] = newest
         # A new leader may have had the log cut and written over meanwhile: then the next round counts.
         if opened.epochs.latest == epoch:
@@ -155,16 +157,21 @@ class Flusher:
         self.on_failure(opened, failed)
         return failed
 
-    def _syncs(self, opened: LocalLog, segments: list[Segment]) -> list[Sync]:
-        syncs: list[Sync] = []
-        try:
-            for segment in segments:
-                for sync in segment.syncers(indexes=segment is not opened.active):
-                    syncs.append(sync)  # one by one: if the next fails these hold descriptors
-        except (DiskFull, OSError) as error:  # no descriptor to be had: nothing is lost, and nothing is safe
-            self._threads.submit(_sync_all, syncs)
-            raise _not_now(opened, error) from error
-        return syncs
+
+def _syncs(opened: LocalLog, segments: list[Segment]) -> tuple[list[Sync], Exception | None]:
+    """What makes `segments` durable; if there was no descriptor for all of it, what there is, and why.
+
+    What there is has to be called all the same: it holds descriptors, and the kernel says only once that
+    what was written to a file is lost.
+    """
+    syncs: list[Sync] = []
+    try:
+        for segment in segments:
+            for sync in segment.syncers(indexes=segment is not opened.active):
+                syncs.append(sync)  # one by one: if the next fails these are there
+    except (DiskFull, OSError) as error:
+        return syncs, error
+    return syncs, None
 
 
 def _not_now(opened: LocalLog, error: Exception) -> Unavailable:

@@ -320,3 +320,27 @@ async def test_descriptors_are_given_back_when_the_disk_is_full(
         await Flusher(disk, threads, 1).flush(log, log.log_end)
     assert disk.most_held > 0
     assert disk.held == 0
+
+
+async def test_a_sync_that_fails_while_there_is_no_descriptor_for_all_is_final_too(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel says it once, and calls the next one a success."""
+    threads.let_go(100)
+    flusher = Flusher(disk, threads, 2)
+    fill(log, "a")
+    log.roll()
+    fill(log, "b")
+    disk.sync_error = OSError(errno.EIO, "broken")
+
+    def refuse(index: OffsetIndex) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as short:
+        short.setattr(OffsetIndex, "syncer", refuse)
+        with pytest.raises(DiskFailed):
+            await flusher.flush(log, 2)
+    disk.sync_error = None
+    with pytest.raises(DiskFailed):
+        await flusher.flush(log, 2)
+    assert log.recovery_point == 0
