@@ -366,14 +366,14 @@ class Segment:
                 yield sync
 
     def rename(self, suffix: str) -> None:
-        """Add `suffix` to the names of all files."""
+        """Add `suffix` to the names of all files.  If the disk refuses one it may be tried again."""
         self.file.rename(self.file.path.with_name(self.file.path.name + suffix))
-        self._suffix += suffix
+        self._suffix += suffix  # with that of a try that failed half way: `files` are to have one ending
         for index, kind in ((self.offset_index, OFFSET_INDEX), (self.time_index, TIME_INDEX)):
-            index.rename(segment_file(self.folder, self.base_offset, kind + suffix))
+            index.rename(segment_file(self.folder, self.base_offset, kind + self._suffix))
         aborted = segment_file(self.folder, self.base_offset, TXN_INDEX)
         if self._disk.exists(aborted):
-            self._disk.rename(aborted, aborted.with_name(aborted.name + suffix))
+            self._disk.rename(aborted, aborted.with_name(aborted.name + self._suffix))
 
     def files(self) -> list[Path]:
         """All that may be there, by the names that they have now."""

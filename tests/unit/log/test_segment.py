@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Corrupt
 from anabranch.log import segment as segment_module
 from anabranch.log.config import LogConfig
@@ -133,6 +134,31 @@ def test_renamed_files_are_read_under_their_new_name(tmp_path: Path) -> None:
     found = made.find(1)
     assert found is not None
     assert read_header(made.file.pread(61, found.position)).base_offset == 1
+    made.remove()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("renamed", [0, 1])
+def test_a_renaming_that_failed_half_way_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
+) -> None:
+    """After so many of its indexes: the next try leaves nothing behind that nobody removes."""
+    made = segment_of(tmp_path, 10, 20, config=LogConfig(index_interval_bytes=0))
+    made.seal()
+    rename, left = DirectDisk.rename, renamed
+
+    def refuse(disk: DirectDisk, old: Path, new: Path) -> None:
+        nonlocal left
+        if not left:
+            raise OSError(errno.EIO, "broken")
+        left -= 1
+        rename(disk, old, new)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DirectDisk, "rename", refuse)
+        with pytest.raises(OSError, match="broken"):
+            made.rename(".0.deleted")
+    made.rename(".0.deleted")
     made.remove()
     assert os.listdir(tmp_path) == []
 
