@@ -72,8 +72,9 @@ class Deduplicating:
             if wanted and not is_on:
                 await self._switch_on()
             elif is_on and not wanted:
-                self._publishing.deduplication = None
+                # First: switched on again with a snapshot that stayed, what is new would be a duplicate.
                 await self._around.snapshots.write_snapshot(self._topic, self._index, None)
+                self._publishing.deduplication = None
 
     def follow_soon(self, wanted: bool, producers: list[str]) -> None:
         """The rules changed while the topic is in use; `producers` are attached."""
@@ -103,6 +104,8 @@ class Deduplicating:
         """Return when no switching is under way: a producer is told its last sequence id then."""
         if self._task is not None and not self._task.done():
             await asyncio.wait((self._task,))
+        async with self._turn:  # which `follow_now` may have
+            return
 
     async def _switch_on(self) -> None:
         now_ms = self._around.clock.now_ms()

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -605,6 +606,54 @@ async def test_deduplication_that_could_not_be_switched_on_is_later(
     assert topic.publish(producer, [send(0), send(0)]).offsets == [0, 1]
     await topic.tend()
     assert topic.publish(producer, [send(0), send(0)]).offsets == [2, DUPLICATE]
+
+
+async def test_deduplication_that_could_not_be_switched_off_begins_anew_when_it_is_on_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders", deduplication=True)
+    producer = await bench.producer(topic)
+    assert topic.publish(producer, [send(0)]).offsets == [0]
+    with monkeypatch.context() as full:
+        refusing(bench, full)
+        bench.rule("orders", deduplication=False)
+        await settle()
+    await topic.tend()
+    assert bench.store.snapshots == {}
+    bench.rule("orders", deduplication=True)
+    await settle()
+    assert topic.publish(producer, [send(0), send(0)]).offsets == [1, DUPLICATE]
+
+
+async def test_a_producer_waits_for_a_switch_that_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would be told that it has sent nothing yet, and what it sends would be a duplicate."""
+    bench = Bench(tmp_path)
+    topic = await bench.open("orders")
+    first = await bench.producer(topic)
+    with monkeypatch.context() as full:
+        refusing(bench, full)
+        bench.rule("orders", deduplication=True)
+        await settle()
+    write, may_write = bench.store.write_snapshot, asyncio.Event()
+
+    async def slow(*snapshot: Any) -> None:
+        await may_write.wait()
+        await write(*snapshot)
+
+    monkeypatch.setattr(bench.store, "write_snapshot", slow)
+    tending = asyncio.ensure_future(topic.tend())
+    await settle()
+    topic.publish(first, [send(0), send(1)])
+    topic.remove_producer(first)
+    joining = asyncio.ensure_future(topic.add_producer(bench.new_producer("p")))
+    await settle()
+    assert not joining.done()
+    may_write.set()
+    await tending
+    assert (await joining).last_sequence_id == 1
 
 
 async def test_a_snapshot_that_could_not_be_kept_is_when_nothing_has_come_since(
