@@ -25,6 +25,7 @@ from anabranch.base.errors import (
     CoordinatorLoading,
     CoordinatorUnreadable,
     NotCoordinator,
+    NotFound,
     Unavailable,
     UnknownTopic,
 )
@@ -231,6 +232,8 @@ class TransactionCoordinator:
     async def _load(self, index: int) -> None:
         try:
             await self._runtime.load(index)
+        except NotFound:  # the topic was deleted, and what was in it
+            self._unread.discard(index)
         except (AnabranchError, OSError) as error:
             log.warning("the transactions of partition %d cannot be served: %s", index, error)
             self._unread.add(index)
