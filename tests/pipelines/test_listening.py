@@ -3,6 +3,7 @@
 The server here says what it is told to, and ends its stream some time after it is asked to.
 """
 
+import errno
 import json
 import queue
 import threading
@@ -82,6 +83,26 @@ def test_an_update_hears_its_queries_until_they_have_ended() -> None:
         listening.last_words(60)
         listening.to(None)
     assert heard == [2, 3, 4]
+
+
+def test_what_cannot_be_told_does_not_end_the_listening(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server()
+    heard: list[int] = []
+
+    def hear(document: Mapping[str, Any]) -> None:
+        heard.append(document["numInputRows"])
+        if len(heard) == 1:
+            raise OSError(errno.ENOSPC, "no room for the status")
+
+    listening = Listening(session(server))
+    with listening:
+        listening.to(hear)
+        server.says.put(said(progress("one", 1)))
+        server.says.put(said(progress("one", 2), terminated("one")))
+        server.says.put(None)
+        listening._thread.join(60)
+    assert heard == [1, 2]
+    assert "no room for the status" in caplog.text
 
 
 def test_what_is_said_while_nobody_listens_any_more_holds_up_nobody() -> None:

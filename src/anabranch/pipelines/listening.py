@@ -10,6 +10,7 @@ one more event comes, for ever.
 """
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
@@ -18,6 +19,8 @@ import pyspark.sql.connect.proto as pb2
 from pyspark.errors import PySparkException
 
 from anabranch.pipelines.connect import SparkUnavailable
+
+log = logging.getLogger(__name__)
 
 Hear = Callable[[Mapping[str, Any]], None]
 _PROGRESS = pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT
@@ -80,7 +83,10 @@ class Listening:
                 self._speaking.add(progress["id"])
                 hear = self._hear
             if hear is not None:
-                hear(progress)
+                try:
+                    hear(progress)
+                except OSError as error:  # the next one may be written down again
+                    log.warning("progress that could not be told: %s", error)
         elif kind == _TERMINATED:
             with self._changed:
                 self._speaking.discard(event["id"])
