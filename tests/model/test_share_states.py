@@ -20,6 +20,7 @@ from anabranch.base.errors import (
     Invalid,
     NoShareState,
     TooLarge,
+    UnknownTopic,
 )
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.groups.parts import TopicFacts
@@ -207,6 +208,23 @@ async def test_a_topic_that_goes_while_it_is_read_does_not_end_what_keeps_it_sho
             await asyncio.sleep(0)
         assert not running.done()
         running.cancel()
+
+
+async def test_a_topic_that_is_made_anew_has_nothing_to_do_with_one_that_went_while_it_was_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with kept(tmp_path) as keeper:
+        await keeper.states.initialise(KEY, 1, 0)
+    async with kept(tmp_path) as keeper:
+        reading = asyncio.create_task(keeper.states.read(KEY))
+        await asyncio.sleep(0)
+        keeper.host.remove_topic(TopicName.from_kafka(SHARE_STATE_TOPIC))
+        with pytest.raises(UnknownTopic):
+            await reading
+        keeper.add()
+        with pytest.raises(NoShareState):
+            await keeper.states.read(KEY)
+    assert "cannot be read" not in caplog.text
 
 
 async def test_what_newer_records_have_replaced_is_cut_off(tmp_path: Path) -> None:

@@ -226,7 +226,8 @@ class Runtime(Generic[S]):
             served.loading = None
             served.abandon()
             self._served.pop(index, None)
-            self._unreadable.failed(index, error)
+            if not served.partition.retired:  # else it is the topic that has gone, and its files are closed
+                self._unreadable.failed(index, error)
 
     def _loaded(self, index: int, served: _Served[S]) -> None:
         served.loading = None
