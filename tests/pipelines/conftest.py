@@ -62,9 +62,9 @@ class Run(subprocess.Popen[str]):
     def last_lines(self) -> str:
         """Where its threads stand, and what Spark has said; ends it."""
         self.send_signal(signal.SIGABRT)
-        _, complained = self.communicate()
+        self.wait(60)  # what it wrote is in Spark's log: its own pipes may be held by a JVM
         logs = [log.read_text(errors="replace")[-20_000:] for log in self._folder.rglob("spark.log")]
-        return "\n".join([complained, *logs])
+        return "\n".join(logs)
 
 
 def on_spark(folder: Path, bootstrap: str, *words: str) -> Run:

@@ -99,6 +99,13 @@ def test_a_driver_is_asked_again_only_while_it_lives(code: int, how: str) -> Non
         policy.can_retry(Unavailable())
 
 
+def test_of_a_jvm_that_spark_submit_has_started_nothing_is_known() -> None:
+    client = Client()
+    connect._give_up_with(connect.Jvm(None, None), client)
+    (policy,) = client.policies
+    assert policy.can_retry(Unavailable())
+
+
 def test_the_last_wishes_fail_only_with_a_jvm_that_lives() -> None:
     process: Any = Process()
     jvm = connect.Jvm(None, process)

@@ -7,7 +7,8 @@ import errno
 import json
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,6 +64,13 @@ def terminated(query: str) -> Any:
     return pb2.StreamingQueryListenerEvent(event_json=json.dumps(document), event_type=TERMINATED)
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def session(server: Server) -> Any:
     return SimpleNamespace(client=server)
 
@@ -73,13 +81,11 @@ def test_an_update_hears_its_queries_until_they_have_ended() -> None:
     with Listening(session(server)) as listening:
         server.says.put(said(progress("early", 1)))  # of no update
         server.says.put(said(terminated("early")))
-        while not server.says.empty():
-            threading.Event().wait(0.01)
+        wait_until(server.says.empty)
         listening.to(lambda document: heard.append(document["numInputRows"]))
         server.says.put(said(progress("one", 2), progress("two", 3)))
         server.says.put(said(terminated("one"), progress("two", 4), terminated("two")))
-        while len(heard) < 3:
-            threading.Event().wait(0.01)
+        wait_until(lambda: len(heard) == 3)
         listening.last_words(60)
         listening.to(None)
     assert heard == [2, 3, 4]

@@ -102,14 +102,16 @@ def server(remote: str, settings: Mapping[str, str]) -> Iterator[tuple[Any, list
 
 
 class Jvm:
-    """That of a driver of ours: its `classes`, and the process it is."""
+    """That of a driver of ours: its `classes`, and the process it is, unless somebody else has started it."""
 
-    def __init__(self, classes: Any, process: "subprocess.Popen[Any]") -> None:
+    def __init__(self, classes: Any, process: "subprocess.Popen[Any] | None") -> None:
         self.classes = classes
         self._process = process
 
     def ended(self, within_s: float = 0.0) -> str | None:
-        """How it has come to its end; None if it has not."""
+        """How it has come to its end; None if it has not, or nobody knows."""
+        if self._process is None:
+            return None
         try:
             code = self._process.wait(within_s)
         except subprocess.TimeoutExpired:
