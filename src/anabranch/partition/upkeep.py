@@ -19,7 +19,7 @@ matter: `run` ends with DiskFailed and takes the node with it, since acknowledge
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -92,7 +92,7 @@ class Upkeep:
         self._prompt: dict[Partition, int] = {}  # flush.ms of the logs that have one
         self._flush_due: DueTimes[Partition] = DueTimes()
         self._syncing: dict[Partition, asyncio.Task[None]] = {}
-        self._points_moved = self._starts_moved = False
+        self._moved: set[str] = set()  # RECOVERY_POINTS, LOG_STARTS: those that are to be written down
         self.flusher = Flusher(disk, self._syncing_threads, syncing)
         self._removal = Removal(disk, clock, self._threads)
         self._aging = Aging(host, disk, clock, self._threads)
@@ -148,7 +148,7 @@ class Upkeep:
             durable = await self._flush_all()
             if self.flusher.has_failed:
                 raise DiskFailed("a log may have lost records, the stop is not a clean one")
-            self._points_moved = self._starts_moved = True
+            self._moved |= {RECOVERY_POINTS, LOG_STARTS}
             for save in (self._save_recovery_points, self._save_log_starts):
                 try:
                     await save()
@@ -202,7 +202,7 @@ class Upkeep:
         if syncing is not None:
             syncing.cancel()
         self.flusher.forget(partition.log)
-        self._points_moved = self._starts_moved = True
+        self._moved |= {RECOVERY_POINTS, LOG_STARTS}
 
     def _removed(self, folder: Path) -> None:
         self._removal.folder(folder, self._config.current.log.file_delete_delay_ms)
@@ -210,7 +210,7 @@ class Upkeep:
     def _dropped(self, partition: Partition, segments: list[Segment]) -> None:
         for segment in segments:
             self._removal.segment(segment, partition.config.file_delete_delay_ms)
-        self._starts_moved = True
+        self._moved.add(LOG_STARTS)
 
     def _glanced(self, topic: ServedTopic, index: int, seen: Glance) -> None:
         """What a log that nobody has opened looks like."""
@@ -265,7 +265,7 @@ class Upkeep:
             self._sync(partition, opened.active.base_offset)
         self._aging.touched(partition)
         self._cleaning.touched(partition)
-        self._starts_moved = True
+        self._moved.add(LOG_STARTS)
 
     def _look_ms(self) -> int:
         """How long to wait between looks: half the shortest flush.ms, but at most a second."""
@@ -280,7 +280,7 @@ class Upkeep:
     async def _synced(self, partition: Partition, up_to: int) -> None:
         try:
             await self.flusher.flush(partition.log, up_to)
-            self._points_moved = True
+            self._moved.add(RECOVERY_POINTS)
         except DiskFailed:
             return  # told already, and `run` has ended
         except Unavailable as error:
@@ -292,28 +292,23 @@ class Upkeep:
     # --- rounds
 
     async def _save_recovery_points(self) -> None:
-        if self._points_moved:
-            self._points_moved = False
-            try:
-                await self._save(RECOVERY_POINTS, dict(self._host.checkpoints()[0]))
-            except BaseException:
-                self._points_moved = True  # not written down, so the next round has to
-                raise
+        await self._save(RECOVERY_POINTS, lambda: self._host.checkpoints()[0])
 
     async def _save_log_starts(self) -> None:
-        if self._starts_moved:
-            self._starts_moved = False
-            try:
-                await self._save(LOG_STARTS, dict(self._host.checkpoints()[1]))
-            except BaseException:
-                self._starts_moved = True
-                raise
+        await self._save(LOG_STARTS, lambda: self._host.checkpoints()[1])
 
-    async def _save(self, name: str, points: dict[TopicPartition, int]) -> None:
-        path = self._host.data / name
-        await asyncio.get_running_loop().run_in_executor(
-            self._saving_thread, write_offsets, self._disk, path, points
-        )
+    async def _save(self, name: str, points: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Write `points` down, if any has moved."""
+        if name not in self._moved:
+            return
+        self._moved.discard(name)  # before: what moves meanwhile is for the next round
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                self._saving_thread, write_offsets, self._disk, self._host.data / name, dict(points())
+            )
+        except BaseException:
+            self._moved.add(name)
+            raise
 
     async def _clean(self) -> None:
         await self._cleaning.round(self._config.current.cleaner)

@@ -123,7 +123,7 @@ class Jvm:
         """What is asked of it at the end, and need not be done by one that is no more."""
         try:
             yield
-        except Exception:  # as above, no names
+        except Exception:  # those of the bridge to the JVM have no name in PySpark
             if self.ended(_DYING_S) is None:
                 raise
 

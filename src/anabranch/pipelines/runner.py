@@ -87,7 +87,7 @@ def opened(project: Project, bootstrap: str, where: Where, *, dry: bool = False)
 
 
 def _listening(spark: Any) -> "Listening":
-    from anabranch.pipelines.listening import Listening  # loads what looks where a session is
+    from anabranch.pipelines.listening import Listening  # PySpark's modules want a session first
 
     return Listening(spark)
 

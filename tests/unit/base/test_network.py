@@ -18,6 +18,7 @@ import uvloop
 from anabranch.base import network, page_cache
 from anabranch.base.disk import DirectDisk, File
 from anabranch.base.network import FileRange, Link, SocketOptions, TcpNetwork
+from tests.support.waiting import until
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
@@ -78,14 +79,6 @@ def run(request: pytest.FixtureRequest) -> Run:
         assert complaints == []
 
     return go
-
-
-async def until(holds: Callable[[], object], what: str = "") -> None:
-    for _ in range(6000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(what or "it does not happen")
 
 
 @asynccontextmanager

@@ -40,6 +40,7 @@ from anabranch.records.record import Record
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import SetClock
 from tests.support.offsets import in_columns
+from tests.support.waiting import until
 
 PARTITIONS = 3
 TOPIC_ID = UUID(int=7)
@@ -292,14 +293,6 @@ async def test_a_disk_that_is_full_is_said_now_and_then(
                 with pytest.raises(NotCoordinator):
                     await broker.commit("g", offset)
         assert len(caplog.records) == 1
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(12_000):
-        if holds():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never did")
 
 
 @pytest.mark.parametrize("leaves", [False, True])

@@ -30,6 +30,7 @@ from anabranch.records.control import Marker
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import records
 from tests.support.transactions import Refused, Transacting
+from tests.support.waiting import until
 
 ID = "copy"
 OUT, OTHER = ("out", 0), ("out", 1)
@@ -265,13 +266,9 @@ async def test_what_cannot_be_completed_is_tried_again_after_a_pause_and_seldom_
         for _ in range(100):
             await asyncio.sleep(0)
         assert tries <= 5 + (time.monotonic() - began_s) / 0.05, "the disk and the loop have their peace"
-        async with asyncio.timeout(60):
-            while tries < 6:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: tries >= 6)
     assert caplog.text.count("cannot be completed yet") == 1
-    async with asyncio.timeout(60):
-        while node.committed(*OUT) != ["a"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: node.committed(*OUT) == ["a"])
     assert not running.done()
     running.cancel()
 
@@ -279,13 +276,12 @@ async def test_what_cannot_be_completed_is_tried_again_after_a_pause_and_seldom_
 async def test_run_ends_when_it_is_told_to_whatever_happens_just_then(node: Transacting) -> None:
     await node.introduce(ID)
     running = asyncio.ensure_future(node.coordinator.run())
-    for _ in range(20):
+    await node.coordinator.loaded()
+    for _ in range(20):  # to where it rests
         await asyncio.sleep(0)
     node.coordinator._work.set()
     running.cancel()
-    for _ in range(20):
-        await asyncio.sleep(0)
-    is_over = running.done()
+    is_over, _ = await asyncio.wait((running,), timeout=10)
     running.cancel()
     assert is_over
 
@@ -330,10 +326,7 @@ async def test_run_comes_back_to_what_could_not_be_read(
         assert node.coordinator.known() == {}
     node.clock.advance(node.config.abort_check_interval_ms)
     node.coordinator._work.set()
-    for _ in range(1000):
-        await asyncio.sleep(0)
-        if node.committed(*OTHER):
-            break
+    await until(lambda: node.committed(*OTHER))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert node.committed(*OTHER) == ["b"]
@@ -353,10 +346,8 @@ async def test_what_could_not_be_read_is_missed_no_more_when_its_topic_is_gone(
         node.coordinator.all()
     node.host.remove_topic(TopicName.from_kafka(module.STATE_TOPIC))
     node.clock.advance(node.config.abort_check_interval_ms)
-    async with asyncio.timeout(60):
-        while node.coordinator._unread:
-            node.coordinator._work.set()
-            await asyncio.sleep(0.001)
+    node.coordinator._work.set()
+    await until(lambda: not node.coordinator._unread)
     assert node.coordinator.all() == {}
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

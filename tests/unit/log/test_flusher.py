@@ -16,6 +16,7 @@ from anabranch.log.index import OffsetIndex
 from anabranch.log.local_log import LocalLog
 from tests.support.crashing_disk import FailingDisk
 from tests.support.logs import fill, open_log_in
+from tests.support.refusals import refused
 
 
 class HeldThreads(ThreadPoolExecutor):
@@ -175,12 +176,8 @@ async def test_a_folder_for_which_there_is_no_descriptor_is_synced_later(
     threads.let_go(100)
     flusher = Flusher(disk, threads, 2)
     fill(log, "a")
-
-    def refuse(path: Path) -> None:
-        raise OSError(errno.EMFILE, "too many open files")
-
     with monkeypatch.context() as short:
-        short.setattr(disk, "sync_dir", refuse)
+        short.setattr(disk, "sync_dir", refused(errno.EMFILE))
         with pytest.raises(Unavailable) as told:
             await flusher.flush(log, 1)
         assert not isinstance(told.value, DiskFailed)
@@ -332,12 +329,8 @@ async def test_a_sync_that_fails_while_there_is_no_descriptor_for_all_is_final_t
     log.roll()
     fill(log, "b")
     disk.sync_error = OSError(errno.EIO, "broken")
-
-    def refuse(index: OffsetIndex) -> None:
-        raise OSError(errno.EMFILE, "too many open files")
-
     with monkeypatch.context() as short:
-        short.setattr(OffsetIndex, "syncer", refuse)
+        short.setattr(OffsetIndex, "syncer", refused(errno.EMFILE))
         with pytest.raises(DiskFailed):
             await flusher.flush(log, 2)
     disk.sync_error = None

@@ -13,6 +13,7 @@ from anabranch.log.config import LogConfig
 from anabranch.log.segment import Segment
 from anabranch.records.batch import place, read_header
 from tests.support.logs import START_MS, a_disk, contents, fill, open_log_in, put, records
+from tests.support.refusals import refused_after
 
 
 def segment_of(folder: Path, *sizes: int, config: LogConfig | None = None, max_open: int = 100) -> Segment:
@@ -145,18 +146,9 @@ def test_a_renaming_that_failed_half_way_is_tried_again(
     """After so many of its indexes: the next try leaves nothing behind that nobody removes."""
     made = segment_of(tmp_path, 10, 20, config=LogConfig(index_interval_bytes=0))
     made.seal()
-    rename, left = DirectDisk.rename, renamed
-
-    def refuse(disk: DirectDisk, old: Path, new: Path) -> None:
-        nonlocal left
-        if not left:
-            raise OSError(errno.EIO, "broken")
-        left -= 1
-        rename(disk, old, new)
-
     with monkeypatch.context() as broken:
-        broken.setattr(DirectDisk, "rename", refuse)
-        with pytest.raises(OSError, match="broken"):
+        broken.setattr(DirectDisk, "rename", refused_after(renamed, DirectDisk.rename))
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             made.rename(".0.deleted")
     made.rename(".0.deleted")
     made.remove()

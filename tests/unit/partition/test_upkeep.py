@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -28,6 +28,7 @@ from anabranch.partition.partition import Partition
 from tests.support.crashing_disk import FailingDisk
 from tests.support.hosted import Hosted
 from tests.support.logs import contents, records
+from tests.support.waiting import until
 
 HOUR_MS = 3_600_000
 
@@ -191,7 +192,7 @@ async def test_checkpoints_are_saved_one_after_the_other(
         running -= 1
 
     monkeypatch.setattr(upkeep_module, "write_offsets", save)
-    hosted.upkeep._points_moved = True
+    hosted.upkeep._moved.add(RECOVERY_POINTS)
     cut_off = asyncio.create_task(hosted.upkeep._save_recovery_points())
     await asyncio.sleep(0)
     cut_off.cancel()
@@ -256,7 +257,7 @@ async def test_points_of_topics_that_are_not_served_are_not_kept(hosted: Hosted)
     hosted.host.close()
     hosted._topics.clear()
     hosted._begin()
-    hosted.upkeep._points_moved = hosted.upkeep._starts_moved = True
+    hosted.upkeep._moved |= {RECOVERY_POINTS, LOG_STARTS}
     await hosted.upkeep._save_recovery_points()
     await hosted.upkeep._save_log_starts()
     assert (hosted.points(RECOVERY_POINTS), hosted.points(LOG_STARTS)) == ({}, {})
@@ -551,12 +552,6 @@ async def test_without_any_topic_nothing_is_taken_for_a_stray(
     await hosted.upkeep._move_strays()
     assert [path.name for path in hosted.data.glob("topics/*/*/*")] == ["orders-0"]
     assert "no topic" in caplog.text
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_what_the_last_run_had_no_time_to_remove(hosted: Hosted) -> None:

@@ -10,6 +10,7 @@ from anabranch.base.disk import DirectDisk, File
 from anabranch.base.errors import DiskFull
 from anabranch.subscriptions import delay
 from anabranch.subscriptions.delay import Delays
+from tests.support.refusals import refused_after
 
 
 @pytest.fixture(autouse=True)
@@ -142,17 +143,8 @@ def test_what_cannot_be_read_now_comes_later_and_the_rest_in_time(
     view = opened(tmp_path).view()
     for offset in range(1_000):
         view.add(offset, 2_000 + offset)
-    pread, left = File.pread, reads
-
-    def failing(file: File, size: int, at: int) -> bytes:
-        nonlocal left
-        if not left:
-            raise OSError(errno.EIO, "broken")
-        left -= 1
-        return pread(file, size, at)
-
     with monkeypatch.context() as broken:
-        broken.setattr(File, "pread", failing)
+        broken.setattr(File, "pread", refused_after(reads, File.pread))
         found = all_due(view, 9_000)
         assert set(range(16)) <= set(found), "they are in memory"
         assert len(found) < 1_000

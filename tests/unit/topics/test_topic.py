@@ -1,6 +1,8 @@
 """A topic: producing to it, subscribing to it, its end, and what is there after a restart."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -585,11 +587,16 @@ async def test_deduplication_switched_on_and_off(tmp_path: Path) -> None:
     assert topic.publish(producer, [send(0), send(0)]).offsets == [4, DUPLICATE]
 
 
-def refusing(bench: Bench, patch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def refusing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No snapshot can be kept."""
+
     async def refuse(topic: str, partition: int, snapshot: bytes | None) -> None:
         raise DiskFull("no room")
 
-    patch.setattr(bench.store, "write_snapshot", refuse)
+    with monkeypatch.context() as full:
+        full.setattr(bench.store, "write_snapshot", refuse)
+        yield
 
 
 async def test_deduplication_that_could_not_be_switched_on_is_later(
@@ -598,8 +605,7 @@ async def test_deduplication_that_could_not_be_switched_on_is_later(
     bench = Bench(tmp_path)
     topic = await bench.open("orders")
     producer = await bench.producer(topic)
-    with monkeypatch.context() as full:
-        refusing(bench, full)
+    with refusing(bench, monkeypatch):
         bench.rule("orders", deduplication=True)
         await settle()
         await topic.tend()
@@ -615,8 +621,7 @@ async def test_deduplication_that_could_not_be_switched_off_begins_anew_when_it_
     topic = await bench.open("orders", deduplication=True)
     producer = await bench.producer(topic)
     assert topic.publish(producer, [send(0)]).offsets == [0]
-    with monkeypatch.context() as full:
-        refusing(bench, full)
+    with refusing(bench, monkeypatch):
         bench.rule("orders", deduplication=False)
         await settle()
     await topic.tend()
@@ -633,8 +638,7 @@ async def test_a_producer_waits_for_a_switch_that_is_tried_again(
     bench = Bench(tmp_path)
     topic = await bench.open("orders")
     first = await bench.producer(topic)
-    with monkeypatch.context() as full:
-        refusing(bench, full)
+    with refusing(bench, monkeypatch):
         bench.rule("orders", deduplication=True)
         await settle()
     write, may_write = bench.store.write_snapshot, asyncio.Event()
@@ -664,8 +668,7 @@ async def test_a_snapshot_that_could_not_be_kept_is_when_nothing_has_come_since(
     producer = await bench.producer(topic)
     first = bench.store.snapshots[("orders", 0)]
     topic.publish(producer, [send(0)])
-    with monkeypatch.context() as full:
-        refusing(bench, full)
+    with refusing(bench, monkeypatch):
         await topic.tend()
     assert bench.store.snapshots[("orders", 0)] == first
     await topic.tend()
