@@ -23,8 +23,7 @@ from anabranch.base.disk import DirectDisk
 from anabranch.base.network import Network, TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
-from anabranch.cluster.hosting import Hosting
-from anabranch.cluster.image import BrokerImage, appearance
+from anabranch.cluster.host_reconciler import HostReconciler
 from anabranch.cluster.open_topics import keep_informed
 from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
@@ -33,6 +32,7 @@ from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage, appearance
 from anabranch.partition.folders import DataFolderLock, partition_folder
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.upkeep import Upkeep
@@ -103,10 +103,10 @@ class Node:
         self._host = PartitionHost(disk, clock, data, config.node.node_id)
         self._host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
         undo.callback(self._host.abandon)
-        hosting = Hosting(self._host, dynamic.stored_log_config, lambda: dynamic.current.policies)
-        dynamic.on_change(lambda old, new: hosting.defaults_changed(cluster.image))
-        # Hosting first: what the configuration then changes for all topics includes the newest.
-        for subscriber in (hosting.image_changed, dynamic.image_changed):
+        reconciler = HostReconciler(self._host, dynamic.stored_log_config, lambda: dynamic.current.policies)
+        dynamic.on_change(lambda old, new: reconciler.defaults_changed(cluster.image))
+        # The reconciler first: what the configuration then changes for all topics includes the newest.
+        for subscriber in (reconciler.image_changed, dynamic.image_changed):
             subscriber(appearance(cluster.image))
             cluster.subscribe(subscriber)
         self._upkeep = Upkeep(self._host, disk, clock, dynamic)

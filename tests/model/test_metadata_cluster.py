@@ -18,9 +18,9 @@ from anabranch.base.errors import (
 )
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import BrokerImage, ImageChange
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage, ImageChange
 from tests.support.tenancy import make_namespace
 
 SEEDS = range(200 if os.environ.get("ANABRANCH_SOAK") else 12)

@@ -14,9 +14,9 @@ from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import BrokerImage
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage
 
 KILLS = 40 if os.environ.get("ANABRANCH_SOAK") else 6
 

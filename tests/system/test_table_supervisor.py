@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from anabranch.base.ids import TopicId, TopicName
-from anabranch.cluster.image import ClusterImage, ImageChange, TopicChange, TopicImage
+from anabranch.meta.image import ClusterImage, ImageChange, TopicChange, TopicImage
 from anabranch.server.config_tables import TablesConfig
 from anabranch.tables import supervisor as module
 from anabranch.tables.supervisor import Supervisor, maintainer_command

@@ -9,7 +9,7 @@ from anabranch.admin.errors import Refused
 from anabranch.admin.services import AdminServices
 from anabranch.base.errors import UnknownNamespace, UnknownTenant, UnknownTopic
 from anabranch.base.ids import Namespace, TopicName
-from anabranch.cluster.image import AnyTopic, ClusterImage
+from anabranch.meta.image import AnyTopic, ClusterImage
 from anabranch.meta.policies import NamespacePolicies
 
 

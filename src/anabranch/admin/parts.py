@@ -10,7 +10,7 @@ from anabranch.admin.call import Call
 from anabranch.admin.errors import Refused
 from anabranch.base.errors import UnknownTopic
 from anabranch.base.ids import TopicName
-from anabranch.cluster.image import AnyTopic as Image
+from anabranch.meta.image import AnyTopic as Image
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.registry import AnyTopic
 from anabranch.topics.topic import Topic

@@ -11,7 +11,7 @@ from anabranch.admin.routes import API, delete, get, post, put, route
 from anabranch.base.errors import Exists, InvalidPartitions, NotFound
 from anabranch.base.ids import TopicName, split_partition
 from anabranch.cluster.bundles import bundle_names, bundle_of
-from anabranch.cluster.image import AnyTopic
+from anabranch.meta.image import AnyTopic
 from anabranch.server.pulsar.topic_access import partitions_of
 from anabranch.topics.topic import Topic
 

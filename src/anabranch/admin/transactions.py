@@ -7,11 +7,11 @@ from anabranch.admin.call import Call, whole_number
 from anabranch.admin.errors import Refused
 from anabranch.admin.parts import one_part
 from anabranch.admin.routes import get, post
-from anabranch.cluster.image import part_name
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.groups.transaction_records import TopicPartition, Transaction
+from anabranch.meta.image import part_name
 from anabranch.partition.partition import Partition
 from anabranch.subscriptions.subscription import Subscription
 from anabranch.topics.errors import TransactionNotFound

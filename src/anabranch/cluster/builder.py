@@ -21,19 +21,6 @@ import msgspec
 from anabranch.base.errors import Corrupt
 from anabranch.base.ids import NON_PERSISTENT, BrokerId, LeaderEpoch, Namespace, TopicId, TopicName
 from anabranch.base.path_parts import text_of
-from anabranch.cluster.image import (
-    NO_BROKER,
-    NO_NUMBERS,
-    NOTHING,
-    BrokerImage,
-    ClusterImage,
-    ImageChange,
-    NonPersistentImage,
-    PartitionImage,
-    TopicChange,
-    TopicImage,
-    collision_key,
-)
 from anabranch.cluster.topics import is_internal
 from anabranch.meta import paths
 from anabranch.meta.documents import (
@@ -45,6 +32,19 @@ from anabranch.meta.documents import (
     TenantDocument,
     TopicDocument,
     decode,
+)
+from anabranch.meta.image import (
+    NO_BROKER,
+    NO_NUMBERS,
+    NOTHING,
+    BrokerImage,
+    ClusterImage,
+    ImageChange,
+    NonPersistentImage,
+    PartitionImage,
+    TopicChange,
+    TopicImage,
+    collision_key,
 )
 from anabranch.meta.policies import NamespacePolicies
 

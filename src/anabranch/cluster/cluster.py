@@ -23,9 +23,8 @@ from anabranch.base.errors import Conflict, Exists, Fenced, Unavailable, Unknown
 from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
 from anabranch.base.turns import Turns
 from anabranch.cluster.builder import topic_image
-from anabranch.cluster.follower import Follower, Subscriber
 from anabranch.cluster.identity import random_id
-from anabranch.cluster.image import BrokerImage, ClusterImage, Overrides, TopicImage, collision_key
+from anabranch.cluster.image_watcher import ImageWatcher, Subscriber
 from anabranch.cluster.non_persistent import NonPersistentTopics
 from anabranch.cluster.tenants import Tenants, found_namespaces
 from anabranch.cluster.topics import (
@@ -46,6 +45,7 @@ from anabranch.meta.documents import (
     decode,
     encode,
 )
+from anabranch.meta.image import BrokerImage, ClusterImage, Overrides, TopicImage, collision_key
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore
 
@@ -60,21 +60,21 @@ class Cluster:
     def __init__(
         self,
         store: MetadataStore,
-        follower: Follower,
+        watcher: ImageWatcher,
         clock: Clock,
         chance: Random,
         defaults: TopicDefaults,
         validate_topic_config: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._store = store
-        self._follower = follower
+        self._watcher = watcher
         self._clock = clock
         self._chance = chance
         self._defaults = defaults
         self._validate_topic_config = validate_topic_config
         self._turns = Turns()
-        self.tenants = Tenants(store, follower, self._turns)
-        self.non_persistent = NonPersistentTopics(store, follower, clock, self.tenants, self._turns)
+        self.tenants = Tenants(store, watcher, self._turns)
+        self.non_persistent = NonPersistentTopics(store, watcher, clock, self.tenants, self._turns)
 
     @classmethod
     async def open(
@@ -93,22 +93,22 @@ class Cluster:
         """
         cluster_id = await _cluster_id(store, clock, chance)
         await _claim_controller(store, node_id)
-        follower = Follower(store, ClusterImage(cluster_id=cluster_id))
-        await follower.start()
-        await found_namespaces(store, follower, name)
-        return cls(store, follower, clock, chance, defaults, validate_topic_config)
+        watcher = ImageWatcher(store, ClusterImage(cluster_id=cluster_id))
+        await watcher.start()
+        await found_namespaces(store, watcher, name)
+        return cls(store, watcher, clock, chance, defaults, validate_topic_config)
 
     @property
     def image(self) -> ClusterImage:
-        return self._follower.image
+        return self._watcher.image
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Be told of every new image from now on.  What comes back ends it."""
-        return self._follower.subscribe(subscriber)
+        return self._watcher.subscribe(subscriber)
 
     async def run(self) -> None:
         """Follow what other nodes change, for ever.  Belongs in the node's task group."""
-        await self._follower.run()
+        await self._watcher.run()
 
     # --- topics
 
@@ -130,7 +130,7 @@ class Cluster:
             if not validate_only:
                 path = paths.topic(new.name)
                 await self._store.put(path, encode(document), MUST_NOT_EXIST)
-                await self._follower.refresh(path)
+                await self._watcher.refresh(path)
             return self.image.topics_by_id.get(id) or topic_image(new.name, document)
 
     async def delete_topic(self, target: TopicName | TopicId) -> TopicImage:
@@ -139,7 +139,7 @@ class Cluster:
             topic = self._find(target)
             path = paths.topic(topic.name)
             await self._store.delete(path)
-            await self._follower.refresh(path)
+            await self._watcher.refresh(path)
             await self._forget_partitions(topic.id)
             return topic
 
@@ -234,7 +234,7 @@ class Cluster:
             await self._store.create(path, encode(document), ephemeral=True)
         except Exists:
             raise Exists(f"broker id {broker.id} is in use by another process; set another node.id") from None
-        await self._follower.refresh(path)
+        await self._watcher.refresh(path)
 
     async def allocate_producer_ids(self) -> range:
         """Producer ids that nobody has had or will get, whatever crashes."""
@@ -273,7 +273,7 @@ class Cluster:
             if validate_only:
                 return topic_image(name, document, self.image.topics.get(name))
             await self._store.put(path, encode(document), value.version)
-            await self._follower.refresh(path)
+            await self._watcher.refresh(path)
             return self._find(document.id)
 
     async def _alter_overrides(self, path: str, change: ChangeOverrides) -> None:
@@ -286,7 +286,7 @@ class Cluster:
                 await self._store.put(path, encode(ConfigDocument(overrides)), version)
             elif value is not None:
                 await self._store.delete(path, value.version)
-            await self._follower.refresh(path)
+            await self._watcher.refresh(path)
 
     async def _forget_partitions(self, id: TopicId) -> None:
         for path, _ in reversed(await self._store.scan(paths.partitions(id))):

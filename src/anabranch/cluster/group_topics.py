@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from anabranch.base.ids import BrokerId, TopicId
-from anabranch.cluster.image import BrokerImage, ClusterImage, TopicImage
 from anabranch.groups.parts import TopicFacts
+from anabranch.meta.image import BrokerImage, ClusterImage, TopicImage
 
 
 class GroupTopics:

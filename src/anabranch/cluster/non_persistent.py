@@ -13,29 +13,29 @@ from anabranch.base.errors import InvalidPartitions, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.base.turns import Turns
 from anabranch.cluster.builder import non_persistent_image
-from anabranch.cluster.follower import Follower
-from anabranch.cluster.image import ClusterImage, NonPersistentImage
+from anabranch.cluster.image_watcher import ImageWatcher
 from anabranch.cluster.tenants import Tenants
 from anabranch.cluster.topics import check_name_is_free
 from anabranch.meta import paths
 from anabranch.meta.documents import NonPersistentDocument, decode, encode
+from anabranch.meta.image import ClusterImage, NonPersistentImage
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.store import MetadataStore
 
 
 class NonPersistentTopics:
     def __init__(
-        self, store: MetadataStore, follower: Follower, clock: Clock, tenants: Tenants, turns: Turns
+        self, store: MetadataStore, watcher: ImageWatcher, clock: Clock, tenants: Tenants, turns: Turns
     ) -> None:
         self._store = store
-        self._follower = follower
+        self._watcher = watcher
         self._clock = clock
         self._tenants = tenants
         self._turns = turns
 
     @property
     def _image(self) -> ClusterImage:
-        return self._follower.image
+        return self._watcher.image
 
     async def create(
         self, name: TopicName, partitions: int | None, properties: Mapping[str, str]
@@ -48,7 +48,7 @@ class NonPersistentTopics:
         async with self._turns.of(name), self._tenants.made_in(name.in_namespace):
             check_name_is_free(self._image, name, for_pulsar=True)
             await self._store.create(path, encode(document), ephemeral=not document.partitioned)
-            await self._follower.refresh(path)
+            await self._watcher.refresh(path)
         return non_persistent_image(name, document)
 
     async def delete(self, name: TopicName) -> None:
@@ -56,7 +56,7 @@ class NonPersistentTopics:
             if name not in self._image.non_persistent:
                 raise UnknownTopic(f"there is no topic '{name.pulsar}'")
             await self._store.delete(paths.topic(name))
-            await self._follower.refresh(paths.topic(name))
+            await self._watcher.refresh(paths.topic(name))
 
     async def add_partitions(self, name: TopicName, total: int) -> None:
         def grown(document: NonPersistentDocument) -> NonPersistentDocument:
@@ -95,4 +95,4 @@ class NonPersistentTopics:
                 raise UnknownTopic(f"there is no topic '{name.pulsar}'")
             document = change(decode(value.data, NonPersistentDocument, path))
             await self._store.put(path, encode(document), value.version)
-            await self._follower.refresh(path)
+            await self._watcher.refresh(path)

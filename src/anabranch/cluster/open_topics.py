@@ -1,7 +1,7 @@
 """The topics that Pulsar clients have open, told what changes in the cluster: only what concerns them."""
 
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import ImageChange
+from anabranch.meta.image import ImageChange
 from anabranch.topics.registry import Topics
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from anabranch.base.errors import CoordinatorLoading, UnknownTopic
 from anabranch.base.ids import TopicName
-from anabranch.cluster.image import ClusterImage, part_name
 from anabranch.groups.records import OffsetKey
 from anabranch.groups.subscription_states import SubscriptionStates
 from anabranch.groups.transaction_ids import TxnId
+from anabranch.meta.image import ClusterImage, part_name
 from anabranch.subscriptions.durable import CursorName
 from anabranch.topics.errors import SubscriptionNotFound
 from anabranch.topics.registry import Topics

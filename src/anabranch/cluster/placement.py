@@ -18,7 +18,7 @@ from itertools import zip_longest
 
 from anabranch.base.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from anabranch.base.ids import BrokerId
-from anabranch.cluster.image import BrokerImage
+from anabranch.meta.image import BrokerImage
 
 Replicas = tuple[BrokerId, ...]
 

@@ -28,7 +28,6 @@ from anabranch.base.errors import (
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
-from anabranch.cluster.image import ImageChange
 from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -39,6 +38,7 @@ from anabranch.groups.records import CommittedOffset, OffsetKey
 from anabranch.groups.shard import GroupShard
 from anabranch.groups.subscription_shard import StateChanges, SubscriptionState
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
+from anabranch.meta.image import ImageChange
 from anabranch.partition.host import PartitionHost
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.subscriptions.durable import (

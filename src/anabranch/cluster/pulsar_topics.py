@@ -16,8 +16,8 @@ from anabranch.base.errors import (
 )
 from anabranch.base.ids import Namespace, TopicName, split_partition
 from anabranch.cluster.cluster import ChangeOverrides, ChangePolicies, Cluster
-from anabranch.cluster.image import AnyTopic, Located, locate
 from anabranch.cluster.topics import NewTopic
+from anabranch.meta.image import AnyTopic, Located, locate
 from anabranch.meta.policies import NamespacePolicies, TopicPolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.meta.rules import Rules, auto_creation_of, rules_of
@@ -39,7 +39,7 @@ class PulsarTopics:
         return self._cluster.image.topic(name)
 
     def locate(self, name: TopicName) -> Located | None:
-        """The partition that clients attach to by that name (see `cluster/image.py`)."""
+        """The partition that clients attach to by that name (see `meta/image.py`)."""
         return locate(self._cluster.image, name)
 
     def policies(self, namespace: Namespace) -> NamespacePolicies:

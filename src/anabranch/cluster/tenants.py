@@ -26,10 +26,10 @@ from anabranch.base.errors import (
 from anabranch.base.ids import DEFAULT_NAMESPACE, Namespace, is_entity_name
 from anabranch.base.turns import Turns
 from anabranch.cluster.bundles import equal_bundles
-from anabranch.cluster.follower import Follower
-from anabranch.cluster.image import ClusterImage
+from anabranch.cluster.image_watcher import ImageWatcher
 from anabranch.meta import paths
 from anabranch.meta.documents import TenantDocument, decode, encode
+from anabranch.meta.image import ClusterImage
 from anabranch.meta.policies import NamespacePolicies
 from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore
 
@@ -40,16 +40,16 @@ ChangeNamespace = Callable[[NamespacePolicies], NamespacePolicies]
 
 
 class Tenants:
-    def __init__(self, store: MetadataStore, follower: Follower, turns: Turns) -> None:
+    def __init__(self, store: MetadataStore, watcher: ImageWatcher, turns: Turns) -> None:
         self._store = store
-        self._follower = follower
+        self._watcher = watcher
         self._turns = turns
         self._making: Counter[Namespace] = Counter()  # topics on their way into a namespace
         self._going: set[Namespace] = set()
 
     @property
     def _image(self) -> ClusterImage:
-        return self._follower.image
+        return self._watcher.image
 
     # --- tenants
 
@@ -139,16 +139,16 @@ class Tenants:
 
     async def _put(self, path: str, data: bytes, expected_version: int | None = None) -> None:
         await self._store.put(path, data, expected_version)
-        await self._follower.refresh(path)
+        await self._watcher.refresh(path)
 
     async def _delete(self, path: str) -> None:
         await self._store.delete(path)
-        await self._follower.refresh(path)
+        await self._watcher.refresh(path)
 
 
-async def found_namespaces(store: MetadataStore, follower: Follower, cluster: str) -> None:
+async def found_namespaces(store: MetadataStore, watcher: ImageWatcher, cluster: str) -> None:
     """Make the namespaces that are always there, and those that topics are in, if they are not there."""
-    image = follower.image
+    image = watcher.image
     needed = {DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, *(name.in_namespace for name in image.topics)}
     missing = needed - image.namespaces.keys()
     tenants = {namespace.tenant for namespace in missing} - image.tenants.keys()
@@ -166,6 +166,6 @@ async def found_namespaces(store: MetadataStore, follower: Follower, cluster: st
         except Exists:
             return  # another node was first
         finally:
-            await follower.refresh(path)
+            await watcher.refresh(path)
 
     await asyncio.gather(*(make(path, data) for path, data in documents.items()))

@@ -30,8 +30,8 @@ from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import NON_PERSISTENT, PERSISTENT, TopicName, split_partition
 from anabranch.base.turns import Turns
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import ImageChange
 from anabranch.cluster.pulsar_topics import PulsarTopics
+from anabranch.meta.image import ImageChange
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.schemas.definition import Definition

@@ -21,8 +21,8 @@ from anabranch.base.errors import (
     UnknownNamespace,
 )
 from anabranch.base.ids import TopicName, split_partition
-from anabranch.cluster.image import ClusterImage, TopicImage, collision_key
 from anabranch.cluster.placement import Replicas, check_assignment, place, start_of
+from anabranch.meta.image import ClusterImage, TopicImage, collision_key
 
 # Kafka takes no more in one request (its MAX_PARTITIONS_PER_BATCH).
 MAX_NEW_PARTITIONS = 10_000

@@ -25,13 +25,13 @@ from typing import Any
 
 from anabranch.base.config import Option, options_of, section
 from anabranch.base.errors import Invalid, InvalidConfig
-from anabranch.cluster.image import ImageChange
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.log.config import BROKER_OPTIONS as LOG_OPTIONS
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
+from anabranch.meta.image import ImageChange
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.meta.policy_upkeep import PolicyUpkeep
 from anabranch.server.config_pulsar import PulsarConfig

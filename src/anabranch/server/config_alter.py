@@ -8,8 +8,8 @@ and it is checked once more there.
 from anabranch.base.errors import Invalid, UnknownTopic
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import ChangeOverrides, Cluster
-from anabranch.cluster.image import Overrides
 from anabranch.groups.group_options import check_group_options
+from anabranch.meta.image import Overrides
 from anabranch.server.config import DynamicConfig
 from anabranch.server.config_client_metrics import ClientMetricsConfig
 from anabranch.server.config_resources import ResourceType

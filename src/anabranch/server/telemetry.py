@@ -47,7 +47,7 @@ from anabranch.base.errors import (
 from anabranch.base.ids import id_text
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.identity import random_id
-from anabranch.cluster.image import Overrides
+from anabranch.meta.image import Overrides
 from anabranch.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
 from anabranch.server.config import DynamicConfig
 from anabranch.server.config_client_metrics import ClientMetricsConfig

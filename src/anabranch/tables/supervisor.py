@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from anabranch.base.ids import TopicId
-from anabranch.cluster.image import ImageChange, TopicImage
 from anabranch.log.config_table import ENABLE
+from anabranch.meta.image import ImageChange, TopicImage
 from anabranch.server.config_tables import TablesConfig
 
 _log = logging.getLogger(__name__)

@@ -7,14 +7,6 @@ import pytest
 from anabranch.base.errors import Corrupt
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
 from anabranch.cluster.builder import ImageBuilder
-from anabranch.cluster.image import (
-    NO_BROKER,
-    BrokerImage,
-    ClusterImage,
-    PartitionImage,
-    TopicChange,
-    collision_key,
-)
 from anabranch.meta import paths
 from anabranch.meta.documents import (
     BrokerDocument,
@@ -23,6 +15,14 @@ from anabranch.meta.documents import (
     PartitionDocument,
     TopicDocument,
     encode,
+)
+from anabranch.meta.image import (
+    NO_BROKER,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicChange,
+    collision_key,
 )
 
 EMPTY = ClusterImage(cluster_id="c")

@@ -27,11 +27,11 @@ from anabranch.base.errors import (
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName, id_text
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.identity import random_id
-from anabranch.cluster.image import BrokerImage, ImageChange
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta import paths
 from anabranch.meta.documents import PartitionDocument, ProducerIdsDocument, encode
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage, ImageChange
 from tests.support.tenancy import make_namespace
 from tests.unit.meta.faulty_disk import FaultyDisk
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
 from anabranch.cluster.group_topics import GroupTopics
-from anabranch.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from anabranch.meta.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 
 
 def topic(name: str, number: int, *replicas: tuple[int, ...]) -> TopicImage:

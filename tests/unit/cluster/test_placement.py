@@ -6,8 +6,8 @@ import pytest
 
 from anabranch.base.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from anabranch.base.ids import BrokerId
-from anabranch.cluster.image import BrokerImage
 from anabranch.cluster.placement import check_assignment, place, start_of
+from anabranch.meta.image import BrokerImage
 
 
 def brokers(racks: dict[int, str | None]) -> list[BrokerImage]:

@@ -29,12 +29,12 @@ from anabranch.base.errors import (
 from anabranch.base.ids import BrokerId, Namespace, TopicId, TopicName
 from anabranch.cluster.bundles import equal_bundles
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import BrokerImage, locate
 from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta import paths
 from anabranch.meta.documents import TenantDocument, TopicDocument, encode
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage, locate
 from anabranch.meta.policies import (
     AutoTopicCreationOverride,
     NamespacePolicies,

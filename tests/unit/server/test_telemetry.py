@@ -13,7 +13,7 @@ from anabranch.base.errors import (
     UnknownSubscription,
     UnsupportedCompression,
 )
-from anabranch.cluster.image import ClusterImage
+from anabranch.meta.image import ClusterImage
 from anabranch.records.compression import NONE, ZSTD, compress
 from anabranch.server import telemetry as module
 from anabranch.server.config import DynamicConfig

@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from anabranch.base.errors import AnabranchError
-from anabranch.cluster.image import TopicImage
 from anabranch.groups.heartbeats import Refused
 from anabranch.groups.share_coordinator import NewStart
+from anabranch.meta.image import TopicImage
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.group_topics import NO_GROUP, NOT_HOSTED, by_name, has_partition
 from anabranch.server.kafka.registry import Answer, RequestContext, api

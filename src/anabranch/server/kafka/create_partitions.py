@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.base.errors import AnabranchError, Invalid, InvalidTopicName, UnknownTopic
 from anabranch.base.ids import TopicName
-from anabranch.cluster.image import TopicImage
+from anabranch.meta.image import TopicImage
 from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api

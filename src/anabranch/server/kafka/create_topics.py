@@ -13,8 +13,8 @@ from typing import Any
 
 from anabranch.base.errors import AnabranchError, Invalid, InvalidConfig, PolicyViolation
 from anabranch.base.ids import TopicName
-from anabranch.cluster.image import Overrides, TopicImage
 from anabranch.cluster.topics import MAX_NEW_PARTITIONS, NewTopic
+from anabranch.meta.image import Overrides, TopicImage
 from anabranch.server.config_entries import topic_entries
 from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.errors import code_of, message_of

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, Invalid, TopicDeletionDisabled, UnknownTopic, UnknownTopicId
 from anabranch.base.ids import TopicId, TopicName, id_text
-from anabranch.cluster.image import ClusterImage, TopicImage
+from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api

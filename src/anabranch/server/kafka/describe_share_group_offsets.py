@@ -10,10 +10,10 @@ there at all: groups, topics, partitions.
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
-from anabranch.cluster.image import ClusterImage, TopicImage
 from anabranch.groups.heartbeats import Refused
 from anabranch.groups.share_state import NOT_INITIALISED, UNKNOWN_COUNT, ShareKey
 from anabranch.groups.share_state_records import Snapshot
+from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.group_topics import by_id, by_name, has_partition
 from anabranch.server.kafka.registry import Answer, RequestContext, api

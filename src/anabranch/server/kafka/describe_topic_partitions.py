@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.base.errors import InvalidTopicName
 from anabranch.base.ids import TopicName
-from anabranch.cluster.image import ClusterImage, TopicImage
+from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.server.kafka.described import NOT_ASKED, TOPIC_OPERATIONS, partition
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode

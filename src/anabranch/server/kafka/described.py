@@ -12,7 +12,7 @@ or to the cluster.  Kafka's numbers are bits, one an operation (its class AclOpe
 
 from typing import Any
 
-from anabranch.cluster.image import NO_BROKER, ClusterImage, PartitionImage
+from anabranch.meta.image import NO_BROKER, ClusterImage, PartitionImage
 from anabranch.wire.kafka.schema import ErrorCode
 
 NOT_ASKED = -(1 << 31)

@@ -11,10 +11,10 @@ partitions are kept elsewhere, each under `group:topic id:partition`.
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
-from anabranch.cluster.image import BrokerImage
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.share_states import SHARE_STATE_TOPIC, read_share_key
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
+from anabranch.meta.image import BrokerImage
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.server.services import Services

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from anabranch.base.errors import InvalidTopicName
 from anabranch.base.ids import TopicId, TopicName
-from anabranch.cluster.image import ClusterImage, TopicImage
+from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.wire.kafka.schema import ErrorCode
 
 FIRST_BY_ID = 10

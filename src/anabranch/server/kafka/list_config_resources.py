@@ -7,7 +7,7 @@ something is set for them; groups only if.
 
 from typing import Any
 
-from anabranch.cluster.image import ClusterImage
+from anabranch.meta.image import ClusterImage
 from anabranch.server.config_resources import ResourceType
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 

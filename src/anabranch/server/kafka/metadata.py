@@ -17,8 +17,8 @@ from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, Exists, InvalidTopicName
 from anabranch.base.ids import TopicId, TopicName
-from anabranch.cluster.image import ClusterImage, TopicImage
 from anabranch.cluster.topics import MAX_NEW_PARTITIONS, NewTopic, is_internal
+from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.described import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, brokers
 from anabranch.server.kafka.errors import code_of

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
-from anabranch.cluster.image import ClusterImage
 from anabranch.groups.offsets import Fetch, TopicPartitions
+from anabranch.meta.image import ClusterImage
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.group_topics import FIRST_BY_ID, by_id, by_name
 from anabranch.server.kafka.registry import Answer, RequestContext, api

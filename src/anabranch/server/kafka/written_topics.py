@@ -7,7 +7,7 @@ with all of them kept the answer is a thousand copies, under a millisecond.
 """
 
 from anabranch.base.ids import BrokerId
-from anabranch.cluster.image import ClusterImage, TopicImage
+from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.server.kafka.described import partition
 from anabranch.wire.kafka.encoder import item_encoder
 

@@ -14,8 +14,8 @@ from crc32c import crc32c
 
 from anabranch.base.errors import Invalid
 from anabranch.base.ids import Namespace, TopicName, split_partition
-from anabranch.cluster.image import AnyTopic, ClusterImage
 from anabranch.groups.consumer_regex_match import TopicPattern
+from anabranch.meta.image import AnyTopic, ClusterImage
 
 _DOMAINS = ("persistent://", "non-persistent://")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from anabranch.base.errors import Invalid
 from anabranch.base.ids import Namespace, TopicName
-from anabranch.cluster.image import ImageChange, TopicChange, TopicImage
+from anabranch.meta.image import ImageChange, TopicChange, TopicImage
 from anabranch.server.pulsar.topic_lists import ListPattern, hash_of_sorted, names_of
 from anabranch.wire.pulsar import commands_pb2 as pb
 

@@ -16,9 +16,9 @@ from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.image import BrokerImage, appearance
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage, appearance
 from anabranch.server.config import DynamicConfig
 from anabranch.server.config_file import load
 from anabranch.server.kafka.alter_configs import alter_configs

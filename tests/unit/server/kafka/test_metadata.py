@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from anabranch.base.ids import BrokerId, TopicName
-from anabranch.cluster.image import BrokerImage
+from anabranch.meta.image import BrokerImage
 from anabranch.server.kafka.written_topics import WrittenTopics
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.tenancy import make_namespace

@@ -26,11 +26,11 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.base.network import FileRange
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
-from anabranch.cluster.hosting import Hosting
-from anabranch.cluster.image import BrokerImage, ClusterImage, TopicImage, appearance
+from anabranch.cluster.host_reconciler import HostReconciler
 from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage, ClusterImage, TopicImage, appearance
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.server.config import DynamicConfig
@@ -154,8 +154,8 @@ async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]
         store, BrokerId(1), clock, chance, defaults, lambda overrides: check(dynamic, overrides)
     )
     host = PartitionHost(disk, clock, data, BrokerId(1))
-    hosting = Hosting(host, dynamic.stored_log_config)
-    for subscriber in (dynamic.image_changed, hosting.image_changed):
+    reconciler = HostReconciler(host, dynamic.stored_log_config)
+    for subscriber in (dynamic.image_changed, reconciler.image_changed):
         subscriber(appearance(cluster.image))
         cluster.subscribe(subscriber)
     host.recover()

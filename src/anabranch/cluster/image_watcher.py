@@ -1,6 +1,6 @@
-"""Keeps an image of the cluster in step with the metadata store.
+"""Image watcher: keeps the cluster's image in step with the metadata store.
 
-The store says which paths changed; the follower reads them and swaps the image.
+The store says which paths changed; the watcher reads them and swaps the image.
 
     event "/topics/public/default/orders"  ──> to read again ──> read, build ──> swap, tell
 
@@ -13,14 +13,14 @@ import asyncio
 from collections.abc import Callable
 
 from anabranch.cluster.builder import ImageBuilder
-from anabranch.cluster.image import ClusterImage, ImageChange
 from anabranch.meta import paths
+from anabranch.meta.image import ClusterImage, ImageChange
 from anabranch.meta.store import Event, MetadataStore
 
 Subscriber = Callable[[ImageChange], None]
 
 
-class Follower:
+class ImageWatcher:
     def __init__(self, store: MetadataStore, image: ClusterImage) -> None:
         self.image = image
         self._store = store

@@ -9,11 +9,11 @@ import pytest
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Unavailable
 from anabranch.base.ids import BrokerId
-from anabranch.cluster.follower import Follower
-from anabranch.cluster.image import ClusterImage, ImageChange
+from anabranch.cluster.image_watcher import ImageWatcher
 from anabranch.meta import paths
 from anabranch.meta.documents import BrokerDocument, encode
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import ClusterImage, ImageChange
 from anabranch.meta.store import Event, Versioned
 
 
@@ -50,78 +50,80 @@ async def store(tmp_path: Path) -> AsyncIterator[RemoteStore]:
 
 
 @pytest.fixture
-async def follower(store: RemoteStore) -> Follower:
-    follower = Follower(store, ClusterImage(cluster_id="c"))
-    await follower.start()
-    return follower
+async def watcher(store: RemoteStore) -> ImageWatcher:
+    watcher = ImageWatcher(store, ClusterImage(cluster_id="c"))
+    await watcher.start()
+    return watcher
 
 
 async def put_broker(store: RemoteStore, port: int) -> None:
     await store.put("/brokers/1", encode(BrokerDocument("h", port)))
 
 
-def port(follower: Follower) -> int:
-    return follower.image.brokers[BrokerId(1)].port
+def port(watcher: ImageWatcher) -> int:
+    return watcher.image.brokers[BrokerId(1)].port
 
 
-async def test_a_writer_sees_its_own_write(store: RemoteStore, follower: Follower) -> None:
+async def test_a_writer_sees_its_own_write(store: RemoteStore, watcher: ImageWatcher) -> None:
     for number in range(5):
         await put_broker(store, number)
-        await follower.refresh("/brokers/1")
-        assert port(follower) == number
+        await watcher.refresh("/brokers/1")
+        assert port(watcher) == number
 
 
-async def test_concurrent_writers_see_theirs_and_share_sweeps(store: RemoteStore, follower: Follower) -> None:
+async def test_concurrent_writers_see_theirs_and_share_sweeps(
+    store: RemoteStore, watcher: ImageWatcher
+) -> None:
     images: list[ClusterImage] = []
-    follower.subscribe(lambda change: images.append(change.new))
+    watcher.subscribe(lambda change: images.append(change.new))
 
     async def write(id: int) -> None:
         path = paths.broker(BrokerId(id))
         await store.put(path, encode(BrokerDocument("h", id)))
-        await follower.refresh(path)
-        assert BrokerId(id) in follower.image.brokers
+        await watcher.refresh(path)
+        assert BrokerId(id) in watcher.image.brokers
 
     await asyncio.gather(*(write(id) for id in range(100)))
     assert len(images) <= 2
     assert len(store.reads) <= 203
 
 
-async def test_nothing_new_is_no_new_image(store: RemoteStore, follower: Follower) -> None:
+async def test_nothing_new_is_no_new_image(store: RemoteStore, watcher: ImageWatcher) -> None:
     await put_broker(store, 1)
-    await follower.refresh("/brokers/1")
-    image = follower.image
-    follower.subscribe(lambda change: pytest.fail("nothing changed"))
-    await follower.refresh("/brokers/1")
+    await watcher.refresh("/brokers/1")
+    image = watcher.image
+    watcher.subscribe(lambda change: pytest.fail("nothing changed"))
+    await watcher.refresh("/brokers/1")
     await store.put("/something/else", b"")
-    await follower.refresh("/something/else")
-    assert follower.image is image
+    await watcher.refresh("/something/else")
+    assert watcher.image is image
 
 
-async def test_what_could_not_be_read_is_read_later(store: RemoteStore, follower: Follower) -> None:
+async def test_what_could_not_be_read_is_read_later(store: RemoteStore, watcher: ImageWatcher) -> None:
     await put_broker(store, 7)
     store.away = True
     with pytest.raises(Unavailable):
-        await follower.refresh("/brokers/1")
-    assert follower.image.brokers == {}
+        await watcher.refresh("/brokers/1")
+    assert watcher.image.brokers == {}
     store.away = False
-    await follower.refresh("/cluster")
-    assert port(follower) == 7
+    await watcher.refresh("/cluster")
+    assert port(watcher) == 7
 
 
-async def test_a_reader_that_gives_up_loses_nothing(store: RemoteStore, follower: Follower) -> None:
+async def test_a_reader_that_gives_up_loses_nothing(store: RemoteStore, watcher: ImageWatcher) -> None:
     await put_broker(store, 7)
     store.reading.clear()
-    refresh = asyncio.create_task(follower.refresh("/brokers/1"))
+    refresh = asyncio.create_task(watcher.refresh("/brokers/1"))
     await store.reading.wait()
     refresh.cancel()
     await asyncio.wait([refresh])
-    assert follower.image.brokers == {}
-    await follower.refresh("/cluster")
-    assert port(follower) == 7
+    assert watcher.image.brokers == {}
+    await watcher.refresh("/cluster")
+    assert port(watcher) == 7
 
 
 async def test_it_follows_by_itself_and_ends_in_the_last_state(
-    store: RemoteStore, follower: Follower
+    store: RemoteStore, watcher: ImageWatcher
 ) -> None:
     seen: list[int] = []
     last_seen = asyncio.Event()
@@ -132,8 +134,8 @@ async def test_it_follows_by_itself_and_ends_in_the_last_state(
         if seen[-1] == 49:
             last_seen.set()
 
-    follower.subscribe(subscriber)
-    following = asyncio.create_task(follower.run())
+    watcher.subscribe(subscriber)
+    following = asyncio.create_task(watcher.run())
     for number in range(50):
         await put_broker(store, number)
     await asyncio.wait_for(last_seen.wait(), 60)

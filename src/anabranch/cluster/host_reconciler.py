@@ -1,4 +1,4 @@
-"""From the cluster's image to the partitions that this broker serves.
+"""Host reconciler: makes the partitions that this broker hosts those that the cluster's image gives it.
 
 A subscriber of the image: topics that appear are announced to the host, those that grow or are
 configured anew are told so, those that vanish are taken away.
@@ -10,8 +10,8 @@ as they are.
 
 from collections.abc import Callable
 
-from anabranch.cluster.image import ClusterImage, ImageChange, Overrides, TopicImage
 from anabranch.log.config import LogConfig
+from anabranch.meta.image import ClusterImage, ImageChange, Overrides, TopicImage
 from anabranch.meta.policies import NamespacePolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.meta.rules import log_retention
@@ -20,7 +20,7 @@ from anabranch.partition.host import PartitionHost
 _NO_POLICIES = NamespacePolicies()
 
 
-class Hosting:
+class HostReconciler:
     def __init__(
         self,
         host: PartitionHost,

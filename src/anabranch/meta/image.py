@@ -1,4 +1,4 @@
-"""The cluster as this node knows it: one immutable value, replaced as a whole when it changes.
+"""Cluster image: the cluster as this node knows it, one immutable value that is replaced when it changes.
 
 Handlers read `cluster.image` once and see a state that existed, without locks and without waiting.
 Whoever must act on change (open a log, close one) subscribes and is told the step from one to the next: its
