@@ -31,6 +31,10 @@ from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
+from anabranch.groups.coordinator import OFFSETS_TOPIC
+from anabranch.groups.share_states import SHARE_STATE_TOPIC
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
+from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import BrokerImage, appearance
 from anabranch.partition.folders import DataFolderLock, partition_folder
@@ -143,6 +147,13 @@ class Node:
             self._producer_ids.next,
             self._groups,
         )
+        elected = {
+            OFFSETS_TOPIC: self._groups.elected,
+            STATE_TOPIC: self._transactions.elected,
+            SUBSCRIPTION_TOPIC: self._states.elected,
+            SHARE_STATE_TOPIC: self._share_groups.states.elected,
+        }
+        self._host.on_elected = lambda topic, index: elected.get(topic.name.kafka, _nobody)(index)
         return Services(
             clock=clock,
             config=dynamic,
@@ -302,6 +313,10 @@ class Node:
         self._host.close(clean=await self._upkeep.stop())
         await self._store.close()
         self._lock.release()
+
+
+def _nobody(index: int) -> None:
+    """Most topics are no coordinator's."""
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

@@ -83,4 +83,4 @@ async def by_index(call: Call) -> Any:
 async def trim(call: Call) -> None:
     """Let go now of what retention does not keep any more."""
     for topic in await stored_parts(call, "Trim topic"):
-        call.services.upkeep.retain(topic.partition)
+        call.services.upkeep.retain(topic.partition.replica)

@@ -14,7 +14,7 @@ from anabranch.admin.parts import one_part, part_names, parts, stored_parts
 from anabranch.admin.routes import get, route
 from anabranch.admin.subscriptions import Position, offset_of
 from anabranch.admin.topics import TOPIC, PartitionedMetadata
-from anabranch.topics.backlog import size_from
+from anabranch.partition.places import size_from
 from anabranch.topics.registry import AnyTopic
 from anabranch.topics.stats import InternalStats, TopicStats
 from anabranch.topics.topic_stats import internal_stats_of, stats_of

@@ -139,7 +139,13 @@ class Exists(AnabranchError): ...
 class Conflict(AnabranchError): ...
 
 
-class NotOwner(AnabranchError): ...
+class NotOwner(AnabranchError):
+    """Another broker serves it; `leader` does, elected in `epoch`, where that is known."""
+
+    def __init__(self, message: str, leader: int = -1, epoch: int = -1) -> None:
+        super().__init__(message)
+        self.leader = leader
+        self.epoch = epoch
 
 
 class NotCoordinator(NotOwner):
@@ -192,6 +198,14 @@ class CoordinatorUnreadable(CoordinatorLoading):
 
 class CoordinatorNotAvailable(Unavailable):
     """There is no coordinator yet; ask again shortly."""
+
+
+class NotEnoughReplicas(Unavailable):
+    """Fewer replicas are in sync than `min.insync.replicas`: the records were not stored."""
+
+
+class OffsetNotAvailable(Unavailable):
+    """The leader is new and does not know yet how far its records are safe."""
 
 
 class DiskFull(Unavailable): ...

@@ -21,6 +21,7 @@ from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator
 from anabranch.groups.transaction_markers import Markers
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.led_partitions import LedPartitions
 
 
 def group_coordinator(
@@ -53,8 +54,7 @@ def group_coordinator(
             lambda group_id: cluster.image.group_configs.get(group_id),
             subscriptions=subscriptions,
         ),
-        lambda index: host.partition(OFFSETS_TOPIC, index),
-        lambda index: host.is_stored(OFFSETS_TOPIC, index),
+        LedPartitions(host, OFFSETS_TOPIC),
         create_topic,
     )
 
@@ -85,7 +85,9 @@ def transaction_coordinator(
         await cluster.create_topic(new)
 
     markers = Markers(host, groups)
-    return TransactionCoordinator(clock, host, config, new_producer_id, create_topic, markers)
+    return TransactionCoordinator(
+        clock, LedPartitions(host, STATE_TOPIC), config, new_producer_id, create_topic, markers
+    )
 
 
 def share_coordinator(
@@ -112,8 +114,7 @@ def share_coordinator(
         clock,
         topics,
         config,
-        lambda index: host.partition(SHARE_STATE_TOPIC, index),
-        lambda index: host.is_stored(SHARE_STATE_TOPIC, index),
+        LedPartitions(host, SHARE_STATE_TOPIC),
         create_topic,
     )
 

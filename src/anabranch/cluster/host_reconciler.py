@@ -38,25 +38,16 @@ class HostReconciler:
                 assert before is not None
                 self._host.remove_topic(before.name)
             elif before is None:
-                config = self._config_of(new, after)
-                self._host.add_topic(after.name, after.id, len(after.partitions), config)
-                self._end(after)
+                self._host.add_topic(after, self._config_of(new, after))
             else:
                 self._changed(new, before, after)
         if old.namespaces is not new.namespaces:
             self._namespaces_changed(old, new)
 
     def _changed(self, image: ClusterImage, before: TopicImage, after: TopicImage) -> None:
-        if len(after.partitions) > len(before.partitions):
-            self._host.grow_topic(after.name, len(after.partitions))
+        self._host.change_topic(after)
         if after.config != before.config or after.policies != before.policies:
             self._host.configure_topic(after.name, self._config_of(image, after))
-        if after.terminated != before.terminated:
-            self._end(after)
-
-    def _end(self, topic: TopicImage) -> None:
-        if topic.terminated:
-            self._host.end_partitions(topic.name, topic.terminated.keys())
 
     def _namespaces_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         changed = {

@@ -11,7 +11,7 @@ say.  It would keep its messages from everybody for ever, so it goes, and they a
 import logging
 from collections.abc import Callable
 
-from anabranch.base.errors import CoordinatorLoading, UnknownTopic
+from anabranch.base.errors import CoordinatorLoading, NotCoordinator, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.groups.records import OffsetKey
 from anabranch.groups.subscription_states import SubscriptionStates
@@ -45,7 +45,7 @@ class StoredPendingAcks:
     def _may_be_undecided(self, txn: TxnId) -> bool:
         try:
             return self._transactions.is_undecided(txn)
-        except CoordinatorLoading:
+        except (CoordinatorLoading, NotCoordinator):  # only who has it knows what has become of it
             return True
 
     async def write(self, name: CursorName, txn: TxnId, number: int, ack: bytes) -> None:

@@ -23,6 +23,7 @@ from anabranch.base.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
     Corrupt,
+    NotCoordinator,
     UnknownTopic,
 )
 from anabranch.base.ids import TopicName
@@ -40,6 +41,7 @@ from anabranch.groups.subscription_shard import StateChanges, SubscriptionState
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
 from anabranch.meta.image import ImageChange
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.subscriptions.durable import (
     ChunkChanges,
@@ -52,6 +54,9 @@ from anabranch.subscriptions.durable import (
 from anabranch.subscriptions.positions import Positions
 
 log = logging.getLogger(__name__)
+
+_NOT_KNOWN = (CoordinatorLoading, CoordinatorNotAvailable, NotCoordinator)
+"""What is said of a shard that has not been read, or is elsewhere."""
 
 _BATCH_BYTES = 256 << 10
 _RECORD_BYTES = 100  # an offset and what stands around it, its names apart
@@ -71,7 +76,7 @@ class SubscribedGroups:
     def has(self, name: OffsetKey) -> bool:
         try:
             return self._states.has(name)
-        except (CoordinatorLoading, CoordinatorNotAvailable):
+        except _NOT_KNOWN:
             return True
 
     def is_attached(self, group_id: str, topic: str) -> bool:
@@ -87,7 +92,7 @@ class SubscribedGroups:
             self.positions.moved(CursorName(*name), max(0, committed.offset))
         try:
             state = self._states.find(name)
-        except (CoordinatorLoading, CoordinatorNotAvailable):
+        except _NOT_KNOWN:
             return
         if state is not None and state.chunks and state.floor is not None and committed.offset < state.floor:
             # For good: when the group comes by again it has read them anew, or is about to.
@@ -162,7 +167,7 @@ class StoredPositions:
                 for subscription in self._states.known_of_topic(topic, partition)
                 if (committed := self._known(OffsetKey(subscription, topic, partition))) is not None
             ]
-        except (CoordinatorLoading, CoordinatorNotAvailable):
+        except _NOT_KNOWN:
             return 0
         return min(positions, default=None)
 
@@ -177,7 +182,7 @@ class StoredPositions:
             if state is None or not state.chunks:
                 return None
             shard = self._groups.known(group_id)
-        except (CoordinatorLoading, CoordinatorNotAvailable):
+        except _NOT_KNOWN:
             return None
         committed = self._committed_in(shard, name)
         if committed is None or not has_readers(shard, group_id, topic):
@@ -254,8 +259,7 @@ def subscription_states(
     states = SubscriptionStates(
         clock,
         topics,
-        lambda index: host.partition(SUBSCRIPTION_TOPIC, index),
-        lambda index: host.is_stored(SUBSCRIPTION_TOPIC, index),
+        LedPartitions(host, SUBSCRIPTION_TOPIC),
         create_topic,
     )
     cluster.subscribe(lambda change: states.topics_deleted([topic.name.kafka for topic in change.deleted]))
@@ -274,7 +278,7 @@ def positions(
     def bounds(topic: str, index: int) -> tuple[int, int]:
         partition = host.partition(topic, index)
         # A compacted view has what retention took from the log, and a cursor may stand there.
-        return 0 if partition.log.view is not None else partition.log_start, partition.log_end
+        return 0 if partition.view is not None else partition.log_start, partition.log_end
 
     def image_changed(change: ImageChange) -> None:
         for topic in change.deleted:

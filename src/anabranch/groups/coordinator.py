@@ -25,7 +25,7 @@ from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Surroundings
 from anabranch.groups.runtime import Decide, Runtime
 from anabranch.groups.shard import GroupShard
-from anabranch.partition.partition import Partition
+from anabranch.partition.led_partitions import LedPartitions
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -35,13 +35,13 @@ class GroupCoordinator:
         self,
         clock: Clock,
         around: Surroundings,
-        partition: Callable[[int], Partition],
-        is_stored: Callable[[int], bool],
+        partitions: LedPartitions,
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
-        """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
-        self._runtime: Runtime[GroupShard] = Runtime(clock, lambda index: GroupShard(around), partition)
-        self._topic = InternalTopic(OFFSETS_TOPIC, around.topics, self._runtime, is_stored, create_topic)
+        self._runtime: Runtime[GroupShard] = Runtime(
+            clock, lambda index: GroupShard(around), partitions.partition
+        )
+        self._topic = InternalTopic(OFFSETS_TOPIC, around.topics, self._runtime, partitions, create_topic)
 
     # --- where a group is
 
@@ -95,6 +95,10 @@ class GroupCoordinator:
     async def load(self) -> None:
         """Read the shards that have something to read, so that nobody has to wait for them later."""
         await self._topic.load_all("groups")
+
+    def elected(self, index: int) -> None:
+        """This broker leads partition `index` of the topic from now on."""
+        self._topic.elected(index, "groups")
 
     def topics_deleted(self, topics: Mapping[str, UUID]) -> None:
         """Forget what was committed for topics that are no more, and that share groups had them."""

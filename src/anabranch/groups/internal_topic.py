@@ -2,8 +2,10 @@
 
     await topic.ensure()                    made when it is first needed
     topic.num_partitions                    CoordinatorNotAvailable while there is none
-    topic.in_use()                          the partitions that somebody has written to or asked for
-    await topic.load_all(what)              reads those, so that nobody waits for them later
+    topic.in_use()                          the partitions led here that somebody has written to or asked for
+    topic.find(index)                       the shard of one, None if nothing was ever written to it
+    await topic.load_all(what)              reads those in use, so that nobody waits for them later
+    topic.elected(index)                    as much for one that this broker leads from now on
     topic.forget_topics(what, forget)       has each of them decide so, one after the other, in the background
 
 Partitions that nobody uses stay closed.  A shard that cannot be read is said in the log, and keeps nobody
@@ -12,13 +14,21 @@ from the others.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Generic, TypeVar
 
-from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, Exists
+from anabranch.base.errors import (
+    AnabranchError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    Exists,
+    NotCoordinator,
+    NotOwner,
+)
 from anabranch.groups.effects import Effects, Shard
 from anabranch.groups.parts import Topics
 from anabranch.groups.runtime import Runtime
+from anabranch.partition.led_partitions import LedPartitions
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +41,15 @@ class InternalTopic(Generic[S]):
         name: str,
         topics: Topics,
         runtime: Runtime[S],
-        is_stored: Callable[[int], bool],
+        partitions: LedPartitions,
         create: Callable[[], Awaitable[object]],
     ) -> None:
-        """`is_stored` says whether a partition was ever opened."""
         self.name = name
         self._topics = topics
         self._runtime = runtime
-        self._is_stored = is_stored
+        self._partitions = partitions
         self._create = create
-        self._forgetting: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def exists(self) -> bool:
@@ -59,25 +68,62 @@ class InternalTopic(Generic[S]):
             await make_topic(self.name, self._create)
 
     def in_use(self) -> list[int]:
-        """The partitions that somebody has written to or asked for: those that nobody has stay closed."""
+        """The partitions led here that somebody has written to or asked for: the others stay closed."""
+        return [
+            index
+            for index in self._indexes()
+            if self._partitions.is_led(index) and not self._partitions.is_unwritten(index)
+        ]
+
+    def _indexes(self) -> range:
         topic = self._topics.by_name(self.name)
-        partitions = range(0 if topic is None else topic.num_partitions)
-        return [index for index in partitions if self._runtime.is_served(index) or self._is_stored(index)]
+        return range(0 if topic is None else topic.num_partitions)
+
+    def find(self, index: int) -> S | None:
+        """A shard to look at, None if nothing was ever written to it.
+
+        NotCoordinator if another broker has it, CoordinatorLoading if it has not been read.
+        """
+        shard = self._runtime.find(index)
+        if shard is not None:
+            return shard
+        try:
+            if self._partitions.is_unwritten(index):
+                return None
+        except NotOwner as error:
+            raise NotCoordinator(str(error)) from error
+        raise CoordinatorLoading(f"shard {index} of {self.name} is still being read")
+
+    def all(self) -> list[S]:
+        """Every shard that something was written to; raises as `find` if one is not here."""
+        shards = [self.find(index) for index in self._indexes()]
+        return [shard for shard in shards if shard is not None]
 
     async def load_all(self, what: str) -> None:
         """Read the shards that have something to read, so that nobody has to wait for them later."""
         for index in self.in_use():
-            try:
-                await self._runtime.load(index)
-            except AnabranchError as error:
-                log.warning("the %s of partition %d cannot be served: %s", what, index, error)
+            await self._load(index, what)
+
+    async def _load(self, index: int, what: str) -> None:
+        try:
+            await self._runtime.load(index)
+        except AnabranchError as error:
+            log.warning("%s-%d: its %s cannot be served: %s", self.name, index, what, error)
+
+    def elected(self, index: int, what: str) -> None:
+        """This broker leads a partition from now on: read it in the background."""
+        if not self._partitions.is_unwritten(index):
+            self._begin(self._load(index, what))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def forget_topics(self, what: str, *forget: Callable[[S, int], Effects]) -> None:
         """Topics are deleted: have every shard decide to `forget` what it keeps of them, `what` that is."""
         if self.in_use():
-            task = asyncio.ensure_future(self._forget_topics(what, forget))
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
+            self._begin(self._forget_topics(what, forget))
 
     async def _forget_topics(self, what: str, forget: tuple[Callable[[S, int], Effects], ...]) -> None:
         for index in self.in_use():
@@ -86,10 +132,10 @@ class InternalTopic(Generic[S]):
                 for decide in forget:
                     self._runtime.tell(index, decide)
             except AnabranchError as error:
-                log.warning("%s of deleted topics stay in partition %d: %s", what, index, error)
+                log.warning("%s-%d: %s of deleted topics stay: %s", self.name, index, what, error)
 
     def close(self) -> None:
-        for task in self._forgetting:
+        for task in self._tasks:
             task.cancel()
         self._runtime.close()
 

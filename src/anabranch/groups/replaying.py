@@ -1,7 +1,7 @@
 """Reading a shard's log back: what was decided once is applied to the shard again, in order.
 
     offset = partition.log_start
-    while offset < partition.high_watermark:
+    while offset < partition.log_end:
         offset = replay_from(partition, shard, offset)      # a part at a time: others want their turn
 
 A record that cannot be read is passed over, for the sake of the others.  A batch that cannot be is an error:
@@ -28,9 +28,9 @@ _UNPACKED_BYTES = 64 << 20
 
 def replay_from(partition: Partition, shard: Shard, offset: int) -> int:
     """Apply one read's worth of records; where to go on."""
-    part = partition.read(offset, _READ_BYTES, Isolation.UNCOMMITTED, whole_first=True)
+    part = partition.read(offset, _READ_BYTES, Isolation.LOG_END, whole_first=True)
     if not isinstance(part, FileRange):
-        return partition.high_watermark
+        return partition.log_end
     for header, batch in split_batches(part.file.pread(part.size, part.position)):
         offset = max(offset, header.last_offset + 1)
         _replay(shard, header, batch)

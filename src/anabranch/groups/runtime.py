@@ -2,14 +2,20 @@
 
     submit(partition, decide) ─> decide(shard, token, now) ─> Effects ─> log ─> replay ─> answer
 
-A shard is loaded when it is first asked for, by reading its partition from the start.  Whoever asks
-meanwhile waits for a moment, and is told `CoordinatorLoading` if that was not enough; clients ask again.
+A shard is loaded when it is first asked for, by reading its partition from the start to the end of the log,
+and answers nothing before all of that is safe (below the high watermark).  Whoever asks meanwhile waits for a
+moment, and is told `CoordinatorLoading` if that was not enough; clients ask again.
 If its log cannot be opened or read, for whatever reason, they are told `CoordinatorUnreadable`, and after a
 while it is tried again (`unreadable.py`).
 
 Decisions of a shard run one after the other and never wait, so there is nothing to lock.  Records go to
 the log as one batch a decision (or several, if each stands for itself), acked by whatever the topic's
 replication asks; the state follows at once, answers are given when that holds.
+
+An answer that needs no record waits behind the last one that was written: what it is based on could be lost.
+
+A shard is led in one epoch.  When its partition's leader resigns it is dropped, and all who wait are told
+NotCoordinator; if this broker leads again, the shard is loaded anew.
 
 What could not be written did not happen: whoever waits for it gets the answer that the decision had ready
 for that, or else an error that says to look for the coordinator again.  No timer is cancelled then, and one
@@ -61,7 +67,7 @@ _PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
 class _Served(Generic[S]):
     """A shard, its partition, and the timers that run for it."""
 
-    __slots__ = ("held", "loading", "partition", "shard", "timers", "waiting")
+    __slots__ = ("held", "loading", "partition", "shard", "timers", "unsafe", "waiting")
 
     def __init__(self, shard: S, partition: Partition) -> None:
         self.shard = shard
@@ -71,6 +77,8 @@ class _Served(Generic[S]):
         self.waiting: set[asyncio.Future[Answer]] = set()
         self.held: set[asyncio.Future[Answer]] = set()
         """Of those that wait, the ones that wait for a later decision."""
+        self.unsafe: asyncio.Future[None] | None = None
+        """Done when the last record that was written is safe."""
 
     def abandon(self) -> None:
         """The partition is served here no more: nothing will come, nobody should wait."""
@@ -134,12 +142,12 @@ class Runtime(Generic[S]):
     ) -> None:
         """Write the end of `producer`'s transaction to shard `index`, which need not be loaded for it."""
         served = self._served.get(index)
-        live = served is not None and not served.partition.retired
-        partition = served.partition if served is not None and live else self._partition(index)
+        partition = self._partition(index) if served is None else served.partition
         marker = Marker(commit, coordinator_epoch)
         appended = partition.end_transaction(producer.producer_id, producer.epoch, marker, strict=strict)
-        if served is not None and live and served.loading is None:
+        if served is not None and served.loading is None:
             served.shard.transaction_ended(producer.producer_id, commit=commit)
+            served.unsafe = appended.acknowledged
         if appended.acknowledged is not None:
             await appended.acknowledged
 
@@ -167,9 +175,19 @@ class Runtime(Generic[S]):
             await asyncio.wait((served.loading,))  # it may be given up, which is not the end of who waits
         return self._find(index).shard
 
-    def is_served(self, index: int) -> bool:
-        """Somebody has asked for shard `index`."""
-        return index in self._served
+    def find(self, index: int) -> S | None:
+        """A shard to look at, None if it is not loaded."""
+        served = self._served.get(index)
+        return None if served is None or served.loading is not None else served.shard
+
+    async def settled(self, index: int) -> None:
+        """Return when what was seen of shard `index` is safe.  NotCoordinator if it never will be."""
+        served = self._find(index)
+        if served.unsafe is not None:
+            try:
+                await asyncio.shield(served.unsafe)
+            except AnabranchError as error:
+                raise _refusal(error) from error
 
     def let_go(self) -> None:
         """The node is about to stop: nobody waits for others any more, as members do for a rebalance."""
@@ -196,9 +214,7 @@ class Runtime(Generic[S]):
 
     def _start(self, index: int) -> _Served[S]:
         served = self._served.get(index)
-        if served is None or served.partition.retired:
-            if served is not None:
-                self._served.pop(index).abandon()
+        if served is None:
             self._unreadable.check(index)
             served = self._served[index] = self._open(index)
             if served.partition.log_end > served.partition.log_start:
@@ -209,18 +225,30 @@ class Runtime(Generic[S]):
 
     def _open(self, index: int) -> _Served[S]:
         try:
-            return _Served(self._new_shard(index), self._partition(index))
-        except (NotFound, NotOwner):
+            served = _Served(self._new_shard(index), self._partition(index))
+            served.partition.on_resign(lambda: self._resigned(index, served))
+            return served
+        except NotOwner as error:
+            raise NotCoordinator(str(error)) from error
+        except NotFound:
             raise
         except Exception as error:  # a file may be broken in any way
             raise self._unreadable.failed(index, error) from error
 
+    def _resigned(self, index: int, served: _Served[S]) -> None:
+        if self._served.get(index) is served:
+            del self._served[index]
+        served.abandon()
+
     async def _load(self, index: int, served: _Served[S]) -> None:
+        partition = served.partition
         try:
-            offset = served.partition.log_start
-            while offset < served.partition.high_watermark:
-                offset = replay_from(served.partition, served.shard, offset)
+            offset = partition.log_start
+            while offset < partition.log_end:  # markers of transactions come in meanwhile
+                offset = replay_from(partition, served.shard, offset)
                 await asyncio.sleep(0)
+                if offset >= partition.log_end and (unsafe := partition.acknowledgement(offset)):
+                    await unsafe
             self._loaded(index, served)
         except Exception as error:  # noqa: BLE001  or everybody would wait for it for ever
             served.loading = None
@@ -242,7 +270,7 @@ class Runtime(Generic[S]):
         if not effects.records and effects.encoded is None:
             self._set_all(served, effects)
             _apply(served, effects)
-            _answer(effects.replies)
+            self._answer_when_safe(served.unsafe, effects)
             return True
         try:
             while effects.is_divisible and (part := _first_part(effects)) is not effects:
@@ -256,11 +284,15 @@ class Runtime(Generic[S]):
             return False
         self._set_all(served, effects)
         _apply(served, effects)
-        if appended.acknowledged is None:
-            _answer(effects.replies)
-        else:
-            appended.acknowledged.add_done_callback(lambda done: self._acknowledged(effects, done))
+        served.unsafe = appended.acknowledged
+        self._answer_when_safe(served.unsafe, effects)
         return True
+
+    def _answer_when_safe(self, unsafe: "asyncio.Future[None] | None", effects: Effects) -> None:
+        if unsafe is None or unsafe.done():
+            _answer(effects.replies)
+        elif effects.replies:
+            unsafe.add_done_callback(lambda done: self._acknowledged(effects, done))
 
     def _acknowledged(self, effects: Effects, done: "asyncio.Future[None]") -> None:
         if done.cancelled():
@@ -294,13 +326,10 @@ class Runtime(Generic[S]):
 
     def _fire(self, served: _Served[S], timer: Hashable) -> None:
         served.timers.pop(timer, None)
-        if served.partition.retired:
-            served.abandon()
-        else:
-            now_ms = self._clock.now_ms()
-            is_done = self._carry_out(served, served.shard.timeout(timer, now_ms), now_ms)
-            if not is_done and timer not in served.timers:
-                self._set(served, timer, now_ms + _RETRY_MS)
+        now_ms = self._clock.now_ms()
+        is_done = self._carry_out(served, served.shard.timeout(timer, now_ms), now_ms)
+        if not is_done and timer not in served.timers:
+            self._set(served, timer, now_ms + _RETRY_MS)
 
 
 def batch_of(effects: Effects, now_ms: int) -> bytearray:

@@ -39,7 +39,7 @@ from anabranch.groups.share_state import (
 )
 from anabranch.groups.share_state_records import Snapshot
 from anabranch.groups.share_state_shard import ShareStateShard, Written
-from anabranch.partition.partition import Partition
+from anabranch.partition.led_partitions import LedPartitions
 
 SHARE_STATE_TOPIC = "__share_group_state"
 
@@ -61,15 +61,13 @@ class KeptShareStates:
         clock: Clock,
         topics: Topics,
         config: Callable[[], ShareStateConfig],
-        partition: Callable[[int], Partition],
-        is_stored: Callable[[int], bool],
+        partitions: LedPartitions,
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
-        """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
         self._config = config
-        self._partition = partition
-        self._runtime: Runtime[ShareStateShard] = Runtime(clock, ShareStateShard, partition)
-        self._topic = InternalTopic(SHARE_STATE_TOPIC, topics, self._runtime, is_stored, create_topic)
+        self._partition = partitions.partition
+        self._runtime: Runtime[ShareStateShard] = Runtime(clock, ShareStateShard, partitions.partition)
+        self._topic = InternalTopic(SHARE_STATE_TOPIC, topics, self._runtime, partitions, create_topic)
         self._changed: list[Changed] = []
 
     # --- for leaders of share partitions
@@ -156,6 +154,10 @@ class KeptShareStates:
         while True:
             await asyncio.sleep(self._config().prune_interval_ms / 1000)
             await self.prune()
+
+    def elected(self, index: int) -> None:
+        """This broker leads partition `index` of the topic from now on."""
+        self._topic.elected(index, "share groups")
 
     async def prune(self) -> None:
         """Cut off what newer records have replaced, where that is worth it."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, TooLarge
+from anabranch.base.errors import AnabranchError, TooLarge
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer
 from anabranch.groups.internal_topic import InternalTopic
@@ -28,7 +28,7 @@ from anabranch.groups.subscription_shard import (
     TopicPartition,
 )
 from anabranch.groups.transaction_ids import TxnId
-from anabranch.partition.partition import Partition
+from anabranch.partition.led_partitions import LedPartitions
 
 SUBSCRIPTION_TOPIC = "__subscription_state"
 
@@ -45,14 +45,11 @@ class SubscriptionStates:
         self,
         clock: Clock,
         topics: Topics,
-        partition: Callable[[int], Partition],
-        is_stored: Callable[[int], bool],
+        partitions: LedPartitions,
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
-        """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
-        self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partition)
-        self._topic = InternalTopic(SUBSCRIPTION_TOPIC, topics, self._runtime, is_stored, create_topic)
-        self._is_loaded = False
+        self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partitions.partition)
+        self._topic = InternalTopic(SUBSCRIPTION_TOPIC, topics, self._runtime, partitions, create_topic)
 
     # --- as the node lives
 
@@ -64,11 +61,12 @@ class SubscriptionStates:
             log.warning("the state of subscriptions cannot be read: %s", error)
 
     async def _load(self) -> None:
-        if self._is_loaded:
-            return
         for index in self._topic.in_use():
             await self._runtime.load(index)
-        self._is_loaded = True
+
+    def elected(self, index: int) -> None:
+        """This broker leads partition `index` of the topic from now on."""
+        self._topic.elected(index, "subscriptions")
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Forget what was kept for topics that are no more."""
@@ -143,30 +141,29 @@ class SubscriptionStates:
         return self.known_of_topic(topic, partition)
 
     def known_of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
-        """The subscriptions of a partition.  CoordinatorNotAvailable before everything is read."""
-        self._check_loaded()
+        """The subscriptions of a partition.  NotCoordinator or CoordinatorLoading if not all are here."""
         return {
             group_id: state
-            for shard in self._runtime.shards()
+            for shard in self._topic.all()
             for group_id, state in shard.of_topic(topic, partition)
         }
 
     def has(self, name: OffsetKey) -> bool:
-        """Whether there is such a subscription.  CoordinatorNotAvailable before everything is read."""
+        """Whether there is such a subscription.  NotCoordinator or CoordinatorLoading if it is not here."""
         return self.find(name) is not None
 
     def find(self, name: OffsetKey) -> SubscriptionState | None:
-        """What is kept of a subscription, if there is one.  CoordinatorNotAvailable as above."""
-        self._check_loaded()
-        index = self.shard_of(name.group_id)
-        return self._runtime.read(index).find(name) if self._runtime.is_served(index) else None
+        """What is kept of a subscription, if there is one.  Raises as `has`."""
+        shard = self._shard(name.group_id)
+        return None if shard is None else shard.find(name)
+
+    def _shard(self, key: str) -> SubscriptionShard | None:
+        return self._topic.find(self.shard_of(key)) if self._topic.exists else None
 
     async def pending_acks(self, name: OffsetKey) -> dict[TxnId, dict[int, bytes]]:
         await self._load()
-        index = self.shard_of(name.group_id)
-        if not self._runtime.is_served(index):
-            return {}
-        return (await self._runtime.load(index)).pending_acks(name)
+        shard = self._shard(name.group_id)
+        return {} if shard is None else shard.pending_acks(name)
 
     async def acknowledged_by(self, index: int, producer_id: int) -> list[tuple[OffsetKey, TxnId]]:
         """Subscriptions of shard `index` of which a transaction of that producer acknowledges messages."""
@@ -174,14 +171,8 @@ class SubscriptionStates:
 
     async def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
         await self._load()
-        index = self.shard_of(_name_of(place))
-        if not self._runtime.is_served(index):
-            return None
-        return (await self._runtime.load(index)).snapshot_of(place, topic_id)
-
-    def _check_loaded(self) -> None:
-        if not self._is_loaded:
-            raise CoordinatorNotAvailable("subscriptions are still being read")
+        shard = self._shard(_name_of(place))
+        return None if shard is None else shard.snapshot_of(place, topic_id)
 
 
 def _name_of(place: TopicPartition) -> str:

@@ -39,8 +39,7 @@ from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_markers import Markers
 from anabranch.groups.transaction_records import NO_PRODUCER_ID, TopicPartition, Transaction
 from anabranch.groups.transaction_shard import Added, TransactionShard, refused
-from anabranch.partition.host import PartitionHost
-from anabranch.partition.partition import Partition
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.wire.kafka.schema import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -51,26 +50,31 @@ _RETRY_S = 0.1
 _EXPIRED_A_BATCH = 1000
 
 
+class NoTransactions(NotCoordinator):
+    """Nobody has ever begun one."""
+
+
 class TransactionCoordinator:
     def __init__(
         self,
         clock: Clock,
-        host: PartitionHost,
+        partitions: LedPartitions,
         config: Callable[[], TransactionConfig],
         new_producer_id: Callable[[], Awaitable[int]],
         create_topic: Callable[[], Awaitable[None]],
         markers: Markers,
     ) -> None:
         self._clock = clock
-        self._host = host
+        self._led = partitions
         self._config = config
         self._new_producer_id = new_producer_id
         self._create_topic = create_topic
-        self._runtime: Runtime[TransactionShard] = Runtime(clock, TransactionShard, self._partition)
+        self._runtime: Runtime[TransactionShard] = Runtime(clock, TransactionShard, partitions.partition)
         self.markers = markers
         self._finishing: set[str] = set()
         self._unfinished: set[tuple[int, str]] = set()
         self._unread: set[int] = set()
+        self._elected: set[int] = set()
         self._work = asyncio.Event()
         self._loaded = asyncio.Event()
 
@@ -89,12 +93,9 @@ class TransactionCoordinator:
 
     def _partitions(self) -> int:
         try:
-            return len(self._host.topic(STATE_TOPIC).partitions)
+            return self._led.count
         except UnknownTopic as error:
-            raise NotCoordinator(f"the topic {STATE_TOPIC} has not been made yet") from error
-
-    def _partition(self, index: int) -> Partition:
-        return self._host.partition(STATE_TOPIC, index)
+            raise NoTransactions(f"the topic {STATE_TOPIC} has not been made yet") from error
 
     # --- what clients ask for
 
@@ -200,6 +201,8 @@ class TransactionCoordinator:
         next_abort = self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
+            while self._elected:
+                await self._load(self._elected.pop())
             if now >= next_abort:
                 next_abort = now + self._config().abort_check_interval_ms / 1000
                 for index in sorted(self._unread):
@@ -225,20 +228,28 @@ class TransactionCoordinator:
             self._loaded.set()
             return
         for index in range(count):
-            if self._host.is_stored(STATE_TOPIC, index):
+            if self._led.is_led(index) and not self._led.is_unwritten(index):
                 await self._load(index)
         self._loaded.set()
+
+    def elected(self, index: int) -> None:
+        """This broker leads partition `index` of the topic from now on."""
+        if not self._led.is_unwritten(index):
+            self._elected.add(index)
+            self._work.set()
 
     async def _load(self, index: int) -> None:
         try:
             await self._runtime.load(index)
-        except NotFound:  # the topic was deleted, and what was in it
+        except (NotFound, NotCoordinator):  # the topic was deleted, or another broker leads the partition
             self._unread.discard(index)
         except (AnabranchError, OSError) as error:
             log.warning("the transactions of partition %d cannot be served: %s", index, error)
             self._unread.add(index)
         else:
             self._unread.discard(index)
+            prepared = self._runtime.read(index).prepared()
+            self._unfinished.update((index, id) for id in prepared)
 
     async def _each_shard(self, work: Callable[[TransactionShard, int], Awaitable[None]]) -> None:
         for shard in self._runtime.shards():
@@ -286,6 +297,8 @@ class TransactionCoordinator:
         self._finishing.add(transactional_id)
         try:
             finished = await self._try_to_finish(index, transactional_id)
+        except NotCoordinator:  # whoever leads the partition now completes it
+            finished = True
         except (AnabranchError, OSError) as error:
             _trouble.warning("the transaction of %r cannot be completed yet: %s", transactional_id, error)
             finished = False
@@ -302,7 +315,7 @@ class TransactionCoordinator:
         prepared = self._runtime.read(index).transactions.get(transactional_id)
         if prepared is None or prepared.state not in transactions.PREPARED:
             return True
-        if not await self.markers.write_all(prepared, self._partition(index).leader_epoch):
+        if not await self.markers.write_all(prepared, self._led.partition(index).leader_epoch):
             return False
         await self._runtime.submit(
             index, lambda shard, token, now_ms: shard.complete(token, transactional_id, prepared, now_ms)

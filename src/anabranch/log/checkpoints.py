@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANER_POINTS = "cleaner-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 TopicPartition = tuple[str, int]
 """A topic's id, as text, and a partition's number."""

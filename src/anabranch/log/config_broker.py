@@ -50,6 +50,13 @@ class UpkeepConfig:
         at_least(0),
         "How often it is written down where each log starts.",
     )
+    high_watermark_checkpoint_interval_ms: int = option(
+        "replica.high.watermark.checkpoint.interval.ms",
+        Kind.LONG,
+        5_000,
+        at_least(1),
+        "How often it is written down up to where each log is known to be on all replicas that are in sync.",
+    )
     initial_task_delay_ms: int = option(
         "log.initial.task.delay.ms",
         Kind.LONG,

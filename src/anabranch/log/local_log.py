@@ -106,6 +106,11 @@ class LocalLog:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
 
+    def stable_below(self, high_watermark: int) -> int:
+        """The last stable offset: every transaction below is decided, by a marker that is safe."""
+        undecided = self.producers.first_undecided
+        return high_watermark if undecided is None else min(undecided, high_watermark)
+
     # --- writing
 
     def mark_entries(self) -> None:

@@ -45,9 +45,11 @@ from anabranch.records.record import check_records, iter_spans
 
 WALKED_RECORDS = 8  # a walk takes 0.7 µs a record, all the rest of a small append 15 µs
 LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
+INLINE_BYTES = 64 * 1024  # what is walked in the loop; beyond, a thread is cheaper than the stall
 
 CODECS = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _UNKNOWN_CODEC = 5
+_CODEC_BYTE = 22  # the low byte of the attributes
 _NOT_ONE_BATCH = "a produce request must hold exactly one record batch a partition"
 _LONGEST = (1 << 63) - 1
 
@@ -161,6 +163,16 @@ def needs_records(config: LogConfig) -> bool:
     return "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < _LONGEST
 
 
+def is_heavy(batch: memoryview, config: LogConfig) -> bool:
+    """Whether `check` and `transform` of `batch`, which has a whole header, are work for a thread."""
+    codec = batch[_CODEC_BYTE] & CODEC_MASK
+    if not codec and len(batch) <= INLINE_BYTES:
+        return False
+    return needs_records(config) or (
+        config.compression_type != "producer" and CODECS[config.compression_type] != codec
+    )
+
+
 def needs_transform(header: BatchHeader, config: LogConfig) -> bool:
     """Whether the topic wants another codec than the one the batch came with."""
     return config.compression_type != "producer" and CODECS[config.compression_type] != header.codec
@@ -181,3 +193,19 @@ def stamped(batch: memoryview, now_ms: int) -> BatchHeader:
     """Set the broker's time on `batch`, in place.  Its header as it is then."""
     stamp(batch, now_ms)
     return read_header(batch)
+
+
+def prepare(batch: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, memoryview]:
+    """Check `batch` and bring it into the topic's codec.  Runs in a thread."""
+    header = check(batch, config, now_ms)
+    return transformed(batch, config) if needs_transform(header, config) else (header, batch)
+
+
+def transformed(batch: memoryview, config: LogConfig) -> tuple[BatchHeader, memoryview]:
+    ready = transform(batch, config)
+    if len(ready) > config.max_message_bytes:
+        raise TooLarge(
+            f"the batch is {len(ready)} bytes as {config.compression_type}, "
+            f"max.message.bytes is {config.max_message_bytes}"
+        )
+    return read_header(ready), ready

@@ -23,6 +23,7 @@ from pathlib import Path
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
+from anabranch.log.checkpoints import LOG_STARTS
 from anabranch.log.config import LogConfig
 from anabranch.log.glance import Glance, glance
 from anabranch.log.retention import judge
@@ -31,7 +32,7 @@ from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
 from anabranch.partition.folders import partition_folder
 from anabranch.partition.host import PartitionHost, ServedTopic
-from anabranch.partition.partition import Partition
+from anabranch.partition.replica import Replica
 
 log = logging.getLogger(__name__)
 
@@ -54,29 +55,24 @@ class Aging:
         self._disk = disk
         self._clock = clock
         self._threads = threads
-        self._topics: dict[Partition, ServedTopic] = {}
-        self._touched: set[Partition] = set()
-        self._due: DueTimes[Partition | Place] = DueTimes()
+        self._touched: set[Replica] = set()
+        self._due: DueTimes[Replica | Place] = DueTimes()
         self._configs: dict[ServedTopic, LogConfig] = {}
-        self._backoff: Backoff[Partition | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
-        self._warned: set[Partition] = set()
+        self._backoff: Backoff[Replica | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
+        self._warned: set[Replica] = set()
         self.hold: Hold = lambda topic, index: None
-        self.on_dropped: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
+        self.on_dropped: Callable[[Replica, list[Segment]], None] = lambda replica, segments: None
         self.on_glance: Callable[[ServedTopic, int, Glance], None] = lambda topic, index, seen: None
 
-    def opened(self, topic: ServedTopic, partition: Partition) -> None:
-        self._topics[partition] = topic
-
-    def touched(self, partition: Partition) -> None:
+    def touched(self, replica: Replica) -> None:
         """Something was appended, trimmed or configured."""
-        self._touched.add(partition)
+        self._touched.add(replica)
 
-    def forget(self, partition: Partition) -> None:
-        self._topics.pop(partition, None)
-        self._touched.discard(partition)
-        self._warned.discard(partition)
-        self._due.cancel(partition)
-        self._backoff.worked(partition)
+    def forget(self, replica: Replica) -> None:
+        self._touched.discard(replica)
+        self._warned.discard(replica)
+        self._due.cancel(replica)
+        self._backoff.worked(replica)
 
     async def round(self) -> None:
         """Drop everything that is to go by now."""
@@ -90,57 +86,56 @@ class Aging:
 
     # --- one log
 
-    def _see_to(self, place: "Partition | Place") -> None:
+    def _see_to(self, place: "Replica | Place") -> None:
         try:
-            partition = self._opened(place)
-            if partition is not None and not partition.retired:
-                self.check(partition)
+            replica = self._opened(place)
+            if replica is not None and not replica.is_closed:
+                self.check(replica)
         except (AnabranchError, OSError) as error:
             self._failed(place, error)
         else:
             self._backoff.worked(place)
 
-    def _failed(self, place: "Partition | Place", error: Exception) -> None:
+    def _failed(self, place: "Replica | Place", error: Exception) -> None:
         retry_ms = self._backoff.failed(place)
         self._due.at(place, self._clock.now_ms() + retry_ms)
         log.error("%s: retention failed, next try in %d s: %s", self._folder(place), retry_ms // 1000, error)
 
-    def _folder(self, place: "Partition | Place") -> Path:
-        if isinstance(place, Partition):
+    def _folder(self, place: "Replica | Place") -> Path:
+        if isinstance(place, Replica):
             return place.log.folder
         topic, index = place
         return partition_folder(self._host.data, topic.name, index)
 
-    def check(self, partition: Partition) -> None:
+    def check(self, replica: Replica) -> None:
         """Drop what is to go of one log."""
-        opened = partition.log
+        opened = replica.log
         segments = opened.segments
-        topic = self._topics.get(partition)
         verdict = judge(
             segments,
             opened.config,
             log_start=opened.log_start,
-            high_watermark=partition.high_watermark,
+            high_watermark=replica.high_watermark,
             now_ms=self._clock.now_ms(),
             modified_ms=lambda i: self._disk.modified_ms(segments[i].file.path),
             hold=_first(
-                None if topic is None else self.hold(topic.name.kafka, partition.index),
+                self.hold(replica.topic.kafka, replica.index),
                 None if opened.view is None else opened.view.horizon,
             ),
         )
         if verdict.next_ms is None:
-            self._due.cancel(partition)
+            self._due.cancel(replica)
         else:
-            self._due.at(partition, verdict.next_ms)
-        if verdict.future_ms is not None and partition not in self._warned:
-            self._warned.add(partition)
+            self._due.at(replica, verdict.next_ms)
+        if verdict.future_ms is not None and replica not in self._warned:
+            self._warned.add(replica)
             log.warning(
                 "%s holds a timestamp in the future, %d: retention waits for that time",
                 opened.folder,
                 verdict.future_ms,
             )
         if verdict.total:
-            self._drop(partition, segments[: verdict.total])
+            self._drop(replica, segments[: verdict.total])
             log.info(
                 "%s: dropped %d segments (log start %d, size %d, time %d), it starts at %d now",
                 opened.folder,
@@ -151,9 +146,9 @@ class Aging:
                 opened.log_start,
             )
 
-    def _drop(self, partition: Partition, dropped: list[Segment]) -> None:
+    def _drop(self, replica: Replica, dropped: list[Segment]) -> None:
         """Sealed segments first: a full disk may refuse the roll that dropping the active one needs."""
-        opened = partition.log
+        opened = replica.log
         sealed = [segment for segment in dropped if segment is not opened.active]
         for part in (sealed, dropped[len(sealed) :]):
             if part:
@@ -162,7 +157,7 @@ class Aging:
                     opened.drop(part)
                 finally:
                     left = {id(segment) for segment in opened.segments}
-                    self.on_dropped(partition, [segment for segment in part if id(segment) not in left])
+                    self.on_dropped(replica, [segment for segment in part if id(segment) not in left])
 
     # --- logs that are not open
 
@@ -173,14 +168,14 @@ class Aging:
         for topic in self._host.topics():
             configs[topic] = topic.config
             if self._configs.get(topic) is not topic.config:
-                places += [(topic, i) for i, opened in enumerate(topic.partitions) if opened is None]
+                places += [(topic, i) for i, opened in enumerate(topic.replicas) if opened is None]
         self._configs = configs
         return places
 
     async def _glance_at(self, places: list[Place]) -> None:
         if not places:
             return
-        _, starts = self._host.checkpoints()
+        starts = self._host.checkpoints()[LOG_STARTS]
         for i in range(0, len(places), SLICE):
             part = places[i : i + SLICE]
             asked = [
@@ -197,7 +192,7 @@ class Aging:
                 self._threads, _glance_at_all, self._disk, asked
             )
             for (topic, index), seen in zip(part, found, strict=True):
-                if topic.partitions[index] is not None:
+                if topic.replicas[index] is not None:
                     continue
                 if isinstance(seen, Exception):
                     self._failed((topic, index), seen)
@@ -213,13 +208,13 @@ class Aging:
             self._due.at((topic, index), seen.verdict.next_ms)
         self.on_glance(topic, index, seen)
 
-    def _opened(self, place: "Partition | Place") -> Partition | None:
-        """The partition at `place`, opened now if it has to be."""
-        if isinstance(place, Partition):
+    def _opened(self, place: "Replica | Place") -> Replica | None:
+        """The replica at `place`, opened now if it has to be."""
+        if isinstance(place, Replica):
             return place
         topic, index = place
         served = self._host.topic_by_id(topic.topic_id) is topic
-        return self._host.partition_of(topic, index) if served else None
+        return self._host.replica_of(topic, index) if served else None
 
 
 def _first(*offsets: int | None) -> int | None:

@@ -17,7 +17,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import id_text
-from anabranch.log.checkpoints import CLEANER_POINTS, TopicPartition, read_offsets, write_offsets
+from anabranch.log.checkpoints import CLEANER_POINTS, read_offsets, write_offsets
 from anabranch.log.cleaner import Cleaner, make_job
 from anabranch.log.compaction import Summary
 from anabranch.log.compaction_plan import Plan, first_dirty_of, plan
@@ -27,7 +27,7 @@ from anabranch.log.segment import Segment
 from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
 from anabranch.partition.host import PartitionHost, ServedTopic
-from anabranch.partition.partition import Partition
+from anabranch.partition.replica import Replica
 
 log = logging.getLogger(__name__)
 
@@ -49,23 +49,19 @@ class Cleaning:
         self._saving = saving
         self._cleaner = Cleaner(disk, threads)
         self._points = read_offsets(disk, host.data / CLEANER_POINTS)
-        self._keys: dict[Partition, TopicPartition] = {}
-        self._candidates: set[Partition] = set()
-        self._due: DueTimes[Partition | Place] = DueTimes()
-        self._backoff: Backoff[Partition | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
-        self._unreadable: dict[Partition, int] = {}  # batches that were said to be
-        self._running: dict[Partition, asyncio.Task[None]] = {}
-        self.on_replaced: Callable[[Partition, list[Segment]], None] = lambda partition, segments: None
+        self._candidates: set[Replica] = set()
+        self._due: DueTimes[Replica | Place] = DueTimes()
+        self._backoff: Backoff[Replica | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
+        self._unreadable: dict[Replica, int] = {}  # batches that were said to be
+        self._running: dict[Replica, asyncio.Task[None]] = {}
+        self.on_replaced: Callable[[Replica, list[Segment]], None] = lambda replica, segments: None
 
     # --- what there is to know
 
-    def opened(self, topic: ServedTopic, partition: Partition) -> None:
-        self._keys[partition] = topic.key(partition.index)
-
-    def touched(self, partition: Partition) -> None:
+    def touched(self, replica: Replica) -> None:
         """Something was appended or configured."""
-        if COMPACT in partition.config.cleanup_policy and partition not in self._backoff:
-            self._candidates.add(partition)
+        if COMPACT in replica.config.cleanup_policy and replica not in self._backoff:
+            self._candidates.add(replica)
 
     def glanced(self, topic: ServedTopic, index: int, seen: Glance) -> None:
         """A log that is not open: open it in the next round if there is anything to clean in it."""
@@ -73,16 +69,14 @@ class Cleaning:
         if COMPACT in topic.config.cleanup_policy and cleaned_to < seen.bases[-1]:
             self._due.at((topic, index), self._clock.now_ms())
 
-    def forget(self, partition: Partition) -> None:
-        """The partition is no more."""
-        self._candidates.discard(partition)
-        self._backoff.worked(partition)
-        self._unreadable.pop(partition, None)
-        self._due.cancel(partition)
-        key = self._keys.pop(partition, None)
-        if key is not None:
-            self._points.pop(key, None)
-        running = self._running.get(partition)
+    def forget(self, replica: Replica) -> None:
+        """It is gone from this broker."""
+        self._candidates.discard(replica)
+        self._backoff.worked(replica)
+        self._unreadable.pop(replica, None)
+        self._due.cancel(replica)
+        self._points.pop(replica.key, None)
+        running = self._running.get(replica)
         if running is not None:
             running.cancel()
 
@@ -94,14 +88,14 @@ class Cleaning:
             return
         try:
             while True:
-                for partition, planned in self._dirtiest(cleaner.threads - len(self._running)):
-                    work = self._clean(partition, planned, cleaner)
-                    self._running[partition] = asyncio.create_task(work)
+                for replica, planned in self._dirtiest(cleaner.threads - len(self._running)):
+                    work = self._clean(replica, planned, cleaner)
+                    self._running[replica] = asyncio.create_task(work)
                 if not self._running:
                     return
                 await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
-                for partition in [p for p, task in self._running.items() if task.done()]:
-                    del self._running[partition]
+                for replica in [p for p, task in self._running.items() if task.done()]:
+                    del self._running[replica]
         finally:
             tasks = list(self._running.values())
             self._running.clear()
@@ -109,75 +103,73 @@ class Cleaning:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _dirtiest(self, count: int) -> list[tuple[Partition, Plan]]:
+    def _dirtiest(self, count: int) -> list[tuple[Replica, Plan]]:
         """At most `count` logs that are due; the others that are stay candidates."""
         for place in self._due.pop(self._clock.now_ms()):
             try:
-                partition = self._open(place)
+                replica = self._open(place)
             except (AnabranchError, OSError) as error:
                 self._failed(place, error)
                 continue
-            if partition is not place:
+            if replica is not place:
                 self._backoff.worked(place)
-            if partition is not None:
-                self._candidates.add(partition)
-        due: list[tuple[Partition, Plan]] = []
-        for partition in self._candidates - self._running.keys():
+            if replica is not None:
+                self._candidates.add(replica)
+        due: list[tuple[Replica, Plan]] = []
+        for replica in self._candidates - self._running.keys():
             try:
-                planned = self._plan(partition)
+                planned = self._plan(replica)
             except (AnabranchError, OSError) as error:
-                self._candidates.discard(partition)
-                self._failed(partition, error)
+                self._candidates.discard(replica)
+                self._failed(replica, error)
                 continue
             if planned is not None and planned.is_due:
-                due.append((partition, planned))
+                due.append((replica, planned))
                 continue
-            self._candidates.discard(partition)
-            self._backoff.worked(partition)
+            self._candidates.discard(replica)
+            self._backoff.worked(replica)
             if planned is not None and planned.next_ms is not None:
-                self._due.at(partition, planned.next_ms)
+                self._due.at(replica, planned.next_ms)
         due.sort(key=lambda each: each[1].dirty_ratio, reverse=True)
         return due[:count]
 
-    def _plan(self, partition: Partition) -> Plan | None:
-        opened = partition.log
-        if partition.retired or COMPACT not in opened.config.cleanup_policy:
+    def _plan(self, replica: Replica) -> Plan | None:
+        opened = replica.log
+        if replica.is_closed or COMPACT not in opened.config.cleanup_policy:
             return None
         return plan(
             opened.segments,
             opened.config,
-            first_dirty=first_dirty_of(
-                self._points.get(self._keys[partition]), opened.log_start, opened.log_end
-            ),
-            last_stable=partition.last_stable,
+            first_dirty=first_dirty_of(self._points.get(replica.key), opened.log_start, opened.log_end),
+            last_stable=replica.last_stable,
             now_ms=self._clock.now_ms(),
             first_timestamp=lambda i: _first_timestamp(opened.segments[i]),
         )
 
-    async def _clean(self, partition: Partition, planned: Plan, cleaner: CleanerConfig) -> None:
-        opened = partition.log
+    async def _clean(self, replica: Replica, planned: Plan, cleaner: CleanerConfig) -> None:
+        opened = replica.log
         started = self._clock.monotonic()
-        self._candidates.discard(partition)
+        self._candidates.discard(replica)
         try:
             summary = await self._cleaner.clean(
                 opened,
                 make_job(opened, planned, cleaner, self._clock.now_ms()),
-                lambda segments: self.on_replaced(partition, segments),
+                lambda segments: self.on_replaced(replica, segments),
             )
         except (AnabranchError, OSError) as error:
-            self._failed(partition, error)
+            self._failed(replica, error)
             return
-        self._backoff.worked(partition)
-        self._say(partition, summary, self._clock.monotonic() - started)
-        if partition in self._keys:
-            self._points[self._keys[partition]] = summary.cleaned_to
-            self._candidates.add(partition)
+        self._backoff.worked(replica)
+        self._say(replica, summary, self._clock.monotonic() - started)
+        if not replica.is_closed:
+            self._points[replica.key] = summary.cleaned_to
+            self._candidates.add(replica)
             try:
                 await self.save_points()
             except (AnabranchError, OSError) as error:  # after a restart it is cleaned again
                 log.warning("%s", error)
 
-    def _failed(self, place: Partition | Place, error: Exception) -> None:
+    def _failed(self, place: Replica | Place, error: Exception) -> None:
         """Try again, later each time."""
         retry_ms = self._backoff.failed(place)
         self._due.at(place, self._clock.now_ms() + retry_ms)
@@ -191,15 +183,15 @@ class Cleaning:
             self._saving, write_offsets, self._disk, path, dict(self._points)
         )
 
-    def _open(self, place: Partition | Place) -> Partition | None:
-        if isinstance(place, Partition):
+    def _open(self, place: Replica | Place) -> Replica | None:
+        if isinstance(place, Replica):
             return place
         topic, index = place
         served = self._host.topic_by_id(topic.topic_id) is topic
-        return self._host.partition_of(topic, index) if served else None
+        return self._host.replica_of(topic, index) if served else None
 
-    def _say(self, partition: Partition, summary: Summary, seconds: float) -> None:
-        folder = partition.log.folder
+    def _say(self, replica: Replica, summary: Summary, seconds: float) -> None:
+        folder = replica.log.folder
         log.info(
             "%s: compacted up to %d, %d keys, %d bytes read, %d written, %.1f s",
             folder,
@@ -209,8 +201,8 @@ class Cleaning:
             summary.written_bytes,
             seconds,
         )
-        if summary.unreadable and self._unreadable.get(partition) != summary.unreadable:
-            self._unreadable[partition] = summary.unreadable
+        if summary.unreadable and self._unreadable.get(replica) != summary.unreadable:
+            self._unreadable[replica] = summary.unreadable
             log.warning("%s: %d batches cannot be read and stay as they are", folder, summary.unreadable)
         if summary.keyless:
             log.warning("%s: %d records had no key and are gone", folder, summary.keyless)

@@ -44,7 +44,7 @@ class Readable(Protocol):
     def last_stable(self) -> int: ...
 
     @property
-    def high_watermark(self) -> int: ...
+    def log_end(self) -> int: ...
 
     @property
     def translations(self) -> Translations: ...
@@ -66,10 +66,10 @@ class EntryReader:
     __slots__ = ("_is_own_only", "_isolation", "_partition", "_warmed", "splits")
 
     def __init__(self, partition: Readable, *, is_own_only: bool = False) -> None:
-        """`is_own_only`: what Pulsar producers sent and nothing else, decided as soon as it is stored."""
+        """`is_own_only`: all that Pulsar producers sent and nothing else, decided and safe or not."""
         self._partition = partition
         self._is_own_only = is_own_only
-        self._isolation = Isolation.UNCOMMITTED if is_own_only else Isolation.COMMITTED
+        self._isolation = Isolation.LOG_END if is_own_only else Isolation.COMMITTED
         self.splits = False
         """Whether batches of Kafka's producers come message by message, each an entry of its own."""
         self._warmed: FileRange | None = None  # once is enough: some file systems always say they would wait
@@ -81,8 +81,8 @@ class EntryReader:
 
     @property
     def end(self) -> int:
-        """The offset that readers may see up to."""
-        return self._partition.high_watermark if self._is_own_only else self._partition.last_stable
+        """The offset that the reader may see up to."""
+        return self._partition.log_end if self._is_own_only else self._partition.last_stable
 
     def read(self, offset: int, max_bytes: int) -> Entries:
         """Entries from the one that holds `offset`; the first one whatever its size.

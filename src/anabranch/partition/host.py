@@ -1,27 +1,40 @@
-"""The partitions that this broker serves.
+"""The partitions of this broker: the replicas that it has, and of these the ones that it leads.
 
 A topic is announced with its id, its number of partitions and its configuration; a partition's log
 is opened when it is first asked for.  So a start after a clean stop costs the same with ten topics
 and with ten thousand, and what nobody touches takes neither memory nor descriptors.  After an
 unclean stop every log is opened, and thereby recovered, before anything is served (`recover`).
 
+The cluster's image says what exists and who leads it (`add_topic`, `change_topic`).  A partition that
+another broker leads is NotOwner, which is raised in one place (`_led`).  A leader is made when somebody first
+asks for it; it resigns when the image has another one, or this one again with another epoch.
+
 Look-ups on the produce and fetch paths are two dictionary gets and a list index.
 """
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
-from anabranch.base.errors import AnabranchError, InvalidTopicName, UnknownTopic
+from anabranch.base.errors import AnabranchError, InvalidTopicName, NotOwner, UnknownTopic
 from anabranch.base.ids import BrokerId, TopicName, id_text
-from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartition, read_offsets
+from anabranch.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+)
 from anabranch.log.config import LogConfig
+from anabranch.log.flusher import Flusher
 from anabranch.log.recovery import open_log
+from anabranch.meta.image import PartitionImage, TopicImage
 from anabranch.partition.folders import (
     CLEAN_STOP,
     DELETED_FOLDERS,
@@ -31,11 +44,14 @@ from anabranch.partition.folders import (
     partition_folder,
     stored_bytes,
 )
-from anabranch.partition.partition import Changed, Partition
+from anabranch.partition.partition import Partition, Surroundings
+from anabranch.partition.replica import Replica
 from anabranch.partition.strays import Stored
 from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
+
+_threads = ThreadPoolExecutor(2, thread_name_prefix="unpack")
 
 
 class LogDir(NamedTuple):
@@ -45,18 +61,18 @@ class LogDir(NamedTuple):
 
 
 class ServedTopic:
-    """A topic and those of its partitions that have been opened."""
+    """A topic as the image has it, and what has been opened of it."""
 
-    __slots__ = ("_id_text", "config", "ended", "leader_epoch", "name", "partitions", "topic_id")
+    __slots__ = ("_id_text", "config", "image", "name", "partitions", "replicas", "topic_id")
 
-    def __init__(self, name: TopicName, topic_id: UUID, count: int, config: LogConfig) -> None:
-        self.name = name
-        self.topic_id = topic_id
+    def __init__(self, image: TopicImage, config: LogConfig) -> None:
+        self.image = image
+        self.name = image.name
+        self.topic_id: UUID = image.id
         self.config = config
-        self.leader_epoch = 0
-        self.partitions: list[Partition | None] = [None] * count
-        self.ended: Collection[int] = ()  # partitions that take no more messages
-        self._id_text = id_text(topic_id)
+        self.partitions: list[Partition | None] = [None] * image.partition_count  # those that are led here
+        self.replicas: list[Replica | None] = [None] * image.partition_count
+        self._id_text = id_text(image.id)
 
     def key(self, index: int) -> TopicPartition:
         """What a partition goes by in checkpoints."""
@@ -64,7 +80,9 @@ class ServedTopic:
 
 
 class PartitionHost:
-    def __init__(self, disk: Disk, clock: Clock, data: Path, broker: BrokerId) -> None:
+    def __init__(
+        self, disk: Disk, clock: Clock, data: Path, broker: BrokerId, flusher: Flusher | None = None
+    ) -> None:
         self._disk = disk
         self._clock = clock
         self._broker = broker
@@ -74,50 +92,75 @@ class PartitionHost:
         self._clean = self._marked or not disk.exists(data / TOPICS)
         self._recovery_points = read_offsets(disk, data / RECOVERY_POINTS)
         self._log_starts = read_offsets(disk, data / LOG_STARTS)
+        self._high_watermarks = read_offsets(disk, data / HIGH_WATERMARKS)
         self.data = data
         self.translations = Translations()
-        self.on_open: Callable[[ServedTopic, Partition], None] = lambda topic, partition: None
-        self.on_change: Changed = lambda partition: None
-        self.on_close: Callable[[Partition], None] = lambda partition: None
+        self.flusher = flusher or Flusher(disk, _threads, 2)
+        self.touched: set[Replica] = set()
+        """Those that were written to, trimmed or configured since somebody has looked after them."""
+        self._around = Surroundings(broker, clock, self.flusher, self.translations, self.touched, _threads)
+        self.on_open: Callable[[Replica], None] = lambda replica: None
+        self.on_close: Callable[[Replica], None] = lambda replica: None
         self.on_removed: Callable[[Path], None] = lambda folder: None
+        self.on_elected: Callable[[ServedTopic, int], None] = lambda topic, index: None
+        """This broker was elected to lead a partition, after another one or anew."""
 
     # --- what is served
 
-    def add_topic(self, name: TopicName, topic_id: UUID, count: int, config: LogConfig) -> None:
-        topic = ServedTopic(name, topic_id, count, config)
-        self._by_name[name.kafka] = topic
-        self._by_id[topic_id] = topic
+    def add_topic(self, image: TopicImage, config: LogConfig) -> None:
+        topic = ServedTopic(image, config)
+        self._by_name[image.name.kafka] = topic
+        self._by_id[image.id] = topic
 
-    def grow_topic(self, name: TopicName, count: int) -> None:
-        topic = self._by_name[name.kafka]
-        topic.partitions.extend([None] * (count - len(topic.partitions)))
+    def change_topic(self, image: TopicImage) -> None:
+        """The image has something new of a topic: more partitions, other leaders, some that have ended."""
+        topic = self._by_name[image.name.kafka]
+        before, topic.image = topic.image, image
+        added = image.partition_count - before.partition_count
+        topic.partitions += [None] * added
+        topic.replicas += [None] * added
+        for old, new in zip(before.partitions, image.partitions, strict=False):
+            if old is not new and old != new:
+                self._state_changed(topic, old, new)
+        for index in image.terminated:
+            partition = topic.partitions[index]
+            if partition is not None:
+                partition.is_ended = True
+
+    def _state_changed(self, topic: ServedTopic, old: PartitionImage, new: PartitionImage) -> None:
+        partition = topic.partitions[new.index]
+        if (old.leader, old.leader_epoch) == (new.leader, new.leader_epoch):
+            if partition is not None:
+                partition.replicas_changed(new)
+            return
+        if partition is not None:
+            self._resign(topic, partition, _elsewhere(topic, new))
+        if new.leader == self._broker:
+            self.on_elected(topic, new.index)
 
     def configure_topic(self, name: TopicName, config: LogConfig) -> None:
         topic = self._by_name[name.kafka]
         topic.config = config
-        for partition in topic.partitions:
-            if partition is not None:
-                partition.log.config = config
-                self.on_change(partition)
-
-    def end_partitions(self, name: TopicName, ended: Collection[int]) -> None:
-        """These take no more messages, for good."""
-        topic = self._by_name[name.kafka]
-        topic.ended = ended
-        for index, partition in enumerate(topic.partitions):
-            if partition is not None and index in ended:
-                partition.is_ended = True
+        for replica in topic.replicas:
+            if replica is not None:
+                replica.log.config = config
+                self.touched.add(replica)
+                if replica.leader is not None:
+                    replica.leader.replicas_changed(topic.image.partitions[replica.index])
 
     def remove_topic(self, name: TopicName) -> None:
         """Stop serving a topic; its folders are moved away and given to `on_removed`."""
         topic = self._by_name.pop(name.kafka)
         self._by_id.pop(topic.topic_id, None)
-        for index, partition in enumerate(topic.partitions):
+        for index, replica in enumerate(topic.replicas):
+            partition = topic.partitions[index]
             if partition is not None:
-                self.on_close(partition)
-                partition.retire()
-            self._log_starts.pop(topic.key(index), None)
-            self._recovery_points.pop(topic.key(index), None)
+                self._resign(topic, partition, UnknownTopic(f"topic {name.kafka} was deleted"))
+            if replica is not None:
+                self.on_close(replica)
+                replica.close()
+            for points in (self._log_starts, self._recovery_points, self._high_watermarks):
+                points.pop(topic.key(index), None)
             self._move_away(partition_folder(self.data, name, index))
 
     def _move_away(self, folder: Path) -> None:
@@ -144,7 +187,7 @@ class PartitionHost:
         """Move a folder away if it is of no partition that is served."""
         topic = self._by_folder(stored)
         if topic is not None and stored.partition < len(topic.partitions):
-            is_open = topic.partitions[stored.partition] is not None
+            is_open = topic.replicas[stored.partition] is not None
             if is_open or stored.owner in (None, id_text(topic.topic_id)):
                 return
         log.warning("%s belongs to no topic and is removed", stored.folder)
@@ -184,25 +227,33 @@ class PartitionHost:
         return self.partition_of(self.topic(topic if isinstance(topic, str) else topic.kafka), index)
 
     def partition_of(self, topic: ServedTopic, index: int) -> Partition:
+        """A partition that this broker leads.  NotOwner if another one does."""
         partitions = topic.partitions
         if not 0 <= index < len(partitions):
             raise UnknownTopic(f"topic {topic.name.kafka} has no partition {index}")
-        return partitions[index] or self._open(topic, index)
+        return partitions[index] or self._lead(topic, index)
 
-    def is_stored(self, topic: str, index: int) -> bool:
-        """Whether the partition has a folder; one that was never asked for has none."""
-        found = self._by_name.get(topic)
-        return found is not None and self._disk.exists(partition_folder(self.data, found.name, index))
+    def leader_epoch(self, topic: str, index: int) -> int:
+        """The epoch in which this broker leads a partition, opened or not.  NotOwner if another one does."""
+        return self._led(self.topic(topic), index).leader_epoch
+
+    def is_unwritten(self, topic: str, index: int) -> bool:
+        """Whether a partition that this broker leads is certainly empty: it has never been opened here."""
+        served = self.topic(topic)
+        self._led(served, index)
+        if served.replicas[index] is not None:
+            return False
+        return not self._disk.exists(partition_folder(self.data, served.name, index))
 
     def is_open(self, topic: ServedTopic | None, index: int) -> bool:
         """Whether finding this partition takes no time: its log is open, or there is none."""
         return topic is None or not 0 <= index < len(topic.partitions) or topic.partitions[index] is not None
 
-    def open_partitions(self) -> Iterator[tuple[ServedTopic, Partition]]:
+    def open_replicas(self) -> Iterator[Replica]:
         for topic in self._by_name.values():
-            for partition in topic.partitions:
-                if partition is not None:
-                    yield topic, partition
+            for replica in topic.replicas:
+                if replica is not None:
+                    yield replica
 
     def topics(self) -> list[ServedTopic]:
         return list(self._by_name.values())
@@ -218,7 +269,11 @@ class PartitionHost:
 
     # --- opening and closing
 
-    def _open(self, topic: ServedTopic, index: int) -> Partition:
+    def replica_of(self, topic: ServedTopic, index: int) -> Replica:
+        """This broker's copy of a partition, opened now if it has to be."""
+        return topic.replicas[index] or self._open(topic, index)
+
+    def _open(self, topic: ServedTopic, index: int) -> Replica:
         folder = partition_folder(self.data, topic.name, index)
         stale = claim(self._disk, self.data, folder, topic.topic_id)
         if stale is not None:
@@ -233,12 +288,45 @@ class PartitionHost:
             recovery_point=self._recovery_points.get(key, 0),
             log_start=self._log_starts.get(key, 0),
         )
-        partition = Partition(index, opened, self._broker, topic.leader_epoch, self._clock, self.on_change)
-        partition.is_ended = index in topic.ended
-        partition.translations = self.translations
-        topic.partitions[index] = partition
-        self.on_open(topic, partition)
+        replica = Replica(topic.name, index, key, opened, self._high_watermarks.get(key, 0))
+        topic.replicas[index] = replica
+        log.info("%s: log opened, offsets %d to %d", replica, opened.log_start, opened.log_end)
+        self.on_open(replica)
+        self.touched.add(replica)
+        return replica
+
+    # --- leading
+
+    def _led(self, topic: ServedTopic, index: int) -> PartitionImage:
+        """The state of a partition that this broker leads: the one place where NotOwner is raised."""
+        state = topic.image.partitions[index]
+        if state.leader != self._broker:
+            raise _elsewhere(topic, state)
+        return state
+
+    def _lead(self, topic: ServedTopic, index: int) -> Partition:
+        state = self._led(topic, index)
+        replica = self.replica_of(topic, index)
+        partition = topic.partitions[index] = Partition(replica, state, self._around)
+        partition.is_ended = index in topic.image.terminated
+        replica.lead(partition)
+        log.info(
+            "%s: leader elected in epoch %d, log end %d, high watermark %d, in sync %s",
+            replica,
+            state.leader_epoch,
+            partition.log_end,
+            partition.high_watermark,
+            list(state.isr),
+        )
         return partition
+
+    def _resign(self, topic: ServedTopic, partition: Partition, reason: AnabranchError) -> None:
+        log.info("%s: leader of epoch %d resigned: %s", partition, partition.leader_epoch, reason)
+        topic.partitions[partition.index] = None
+        partition.replica.resign()
+        partition.resign(reason)
+
+    # --- start and stop
 
     def recover(self) -> None:
         """Open every log there is if the last stop was not a clean one.  Blocks.
@@ -250,7 +338,7 @@ class PartitionHost:
             for topic in self._by_name.values():
                 for index in range(len(topic.partitions)):
                     if self._disk.exists(partition_folder(self.data, topic.name, index)):
-                        self.partition_of(topic, index)
+                        self.replica_of(topic, index)
         self._clean = True
         if self._marked:
             self._disk.remove(self.data / CLEAN_STOP)
@@ -262,20 +350,19 @@ class PartitionHost:
 
     def abandon(self) -> None:
         """The start has failed: leave things as they were found, unless a log was opened already."""
-        opened = list(self.open_partitions())
-        for _, partition in opened:
-            for segment in partition.log.segments:
-                segment.close()
+        opened = list(self.open_replicas())
+        for replica in opened:
+            replica.close()
         if self._marked and not opened:
             self._mark_clean()
 
     def close(self, *, clean: bool = True) -> None:
         """Close every log and, after a clean stop, leave the mark that says so, if the disk lets us."""
-        for topic, partition in self.open_partitions():
+        for replica in self.open_replicas():
             try:
-                partition.log.close()
+                replica.log.close()
             except (AnabranchError, OSError) as error:
-                log.warning("%s-%d could not be closed: %s", topic.name.kafka, partition.index, error)
+                log.warning("%s could not be closed: %s", replica, error)
                 clean = False
         if clean:
             self._mark_clean()
@@ -286,17 +373,28 @@ class PartitionHost:
         except (AnabranchError, OSError) as error:
             log.warning("the next start takes this stop for an unclean one: %s", error)
 
-    def checkpoints(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Recovery points and log starts of all partitions that are served, opened or not."""
+    def checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
+        """By file, the recovery points, log starts and high watermarks of all replicas, opened or not."""
         served = {id_text(topic_id) for topic_id in self._by_id}
-        for points in (self._recovery_points, self._log_starts):
+        for points in (self._recovery_points, self._log_starts, self._high_watermarks):
             for key in [key for key in points if key[0] not in served]:
                 del points[key]
-        for topic, partition in self.open_partitions():
-            key = topic.key(partition.index)
-            self._recovery_points[key] = partition.log.recovery_point
-            if partition.log.log_start > partition.log.segments[0].base_offset:
-                self._log_starts[key] = partition.log.log_start
+        for replica in self.open_replicas():
+            key, opened = replica.key, replica.log
+            self._recovery_points[key] = opened.recovery_point
+            self._high_watermarks[key] = replica.high_watermark
+            if opened.log_start > opened.segments[0].base_offset:
+                self._log_starts[key] = opened.log_start
             else:
                 self._log_starts.pop(key, None)
-        return self._recovery_points, self._log_starts
+        return {
+            RECOVERY_POINTS: self._recovery_points,
+            LOG_STARTS: self._log_starts,
+            HIGH_WATERMARKS: self._high_watermarks,
+        }
+
+
+def _elsewhere(topic: ServedTopic, state: PartitionImage) -> NotOwner:
+    who = f"broker {state.leader} leads it" if state.leader >= 0 else "it has no leader"
+    name = f"{topic.name.kafka}-{state.index}"
+    return NotOwner(f"{name}: {who}, in epoch {state.leader_epoch}", state.leader, state.leader_epoch)

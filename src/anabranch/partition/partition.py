@@ -1,8 +1,15 @@
-"""A partition that this broker leads, on its own disk.
+"""A partition as the broker that leads it serves it: validation, the log, the high watermark, waiters.
 
-    append  ─> validation ─> producers ─> LocalLog ─> HighWatermark ─> waiters
+    append  ─> validate ─> producer check ─> LocalLog ─> HighWatermark ─> acknowledgements, waiters
     append_own, end_transaction: what coordinators write, which is made here and not validated
-    read    ─> limit (HW or LSO) ─> LocalLog ─> a range of a file
+    read    ─> limit (HW, LSO or log end) ─> LocalLog ─> a range of a file
+
+This is the leader's role over a `Replica`.  It lasts from an election until `resign`, which closes no file,
+tells everybody who waits why, and is final: the next election makes a new one.  Whoever holds on to it is
+refused with that reason, so nothing that was asked of one leader is done by another.
+
+An append is acknowledged at the lesser of two places: the high watermark, if all replicas were asked for
+(acks=all), and what was flushed, if `flush.messages` asks for that.
 
 All of it is synchronous: between the check of a batch and its place in the log nothing else runs.
 What takes long is moved out beforehand: a batch that must be unpacked (how much is inside is not known
@@ -12,81 +19,96 @@ memory that batches can ask for by being larger inside.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
+from typing import NamedTuple
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import (
-    Corrupt,
+    AnabranchError,
     FencedLeaderEpoch,
+    NotEnoughReplicas,
     OffsetOutOfRange,
     PolicyViolation,
     TooLarge,
     UnknownLeaderEpoch,
-    UnknownTopic,
 )
 from anabranch.base.ids import BrokerId
 from anabranch.base.network import FileRange
 from anabranch.base.waiters import Waiter, Waiters
 from anabranch.log import validation
 from anabranch.log.append_entries import append_entries
+from anabranch.log.compacted import CompactedLog
 from anabranch.log.config import LogConfig
-from anabranch.log.local_log import LocalLog
+from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.producers import Producer
-from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
+from anabranch.meta.image import PartitionImage
+from anabranch.partition import times
+from anabranch.partition.acknowledgements import Acknowledgements
 from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
+from anabranch.partition.replica import Replica
 from anabranch.partition.translations import Translations
 from anabranch.partition.watermark import HighWatermark
-from anabranch.records.batch import CODEC_MASK, LOG_APPEND_TIME, PULSAR_ENTRY, BatchHeader, read_header
+from anabranch.records.batch import BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
 from anabranch.records.entry_batches import NewEntry
-from anabranch.records.record import iter_records, payload_of
 
-Changed = Callable[["Partition"], "asyncio.Future[None] | None"]
-"""Told when a log has grown or was trimmed; gives what an acknowledgement must wait for, if anything."""
+ALL = -1
+"""acks of who waits for all replicas that are in sync."""
 
-INLINE_BYTES = 64 * 1024  # what is walked in the loop; beyond, a thread is cheaper than the stall
 
-_CODEC_BYTE = 22  # the low byte of the attributes
-_threads = ThreadPoolExecutor(2, thread_name_prefix="unpack")
+class Surroundings(NamedTuple):
+    """What the partitions of a broker share."""
+
+    broker: BrokerId
+    clock: Clock
+    flusher: Flusher
+    translations: Translations
+    touched: set[Replica]
+    """Those that were written to, trimmed or configured, for whoever looks after them."""
+    threads: Executor
+    """For batches that take long to unpack."""
 
 
 class Partition:
     __slots__ = (
-        "_broker",
-        "_changed",
-        "_clock",
+        "_acks",
+        "_around",
         "_hw",
+        "_on_resign",
+        "_start",
         "_waiters",
         "index",
         "is_ended",
         "leader_epoch",
         "log",
+        "replica",
         "retired",
         "translations",
+        "why",
     )
 
-    def __init__(
-        self,
-        index: int,
-        log: LocalLog,
-        broker: BrokerId,
-        leader_epoch: int,
-        clock: Clock,
-        changed: "Changed",
-    ) -> None:
-        self.index = index
-        self.log = log
-        self.leader_epoch = leader_epoch
+    def __init__(self, replica: Replica, state: PartitionImage, around: Surroundings) -> None:
+        """This broker was elected to lead, as `state` has it."""
+        self.replica = replica
+        self.index = replica.index
+        self.log = log = replica.log
+        self.leader_epoch = state.leader_epoch
         self.retired = False
-        self.translations = Translations()
-        """Of its batches; the host gives all of its partitions the same."""
+        self.why: AnabranchError | None = None
         self.is_ended = False  # terminated: it takes no more messages, for good
-        self._broker = broker
-        self._clock = clock
-        self._changed = changed
+        self.translations = around.translations
+        self._around = around
+        self._start = log.log_end  # of this epoch
+        self._acks = Acknowledgements()
         self._waiters = Waiters()
-        self._hw = HighWatermark(log.log_end, frozenset((broker,)), 1)
+        self._on_resign: dict[Callable[[], None], None] = {}
+        self._hw = HighWatermark(replica.high_watermark, *self._in_sync(state))
+        self._hw.replica_reached(around.broker, log.log_end)
+        log.producers.safe_below(self._hw.offset)
+
+    def __str__(self) -> str:
+        return str(self.replica)
 
     @property
     def log_start(self) -> int:
@@ -102,8 +124,7 @@ class Partition:
 
     @property
     def last_stable(self) -> int:
-        undecided = self.log.producers.first_open_transaction
-        return self._hw.offset if undecided is None else min(undecided, self._hw.offset)
+        return self.log.stable_below(self._hw.offset)
 
     @property
     def size_bytes(self) -> int:
@@ -113,32 +134,44 @@ class Partition:
     def config(self) -> LogConfig:
         return self.log.config
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether Pulsar producers have written here."""
+        return self.log.has_entries
+
+    @property
+    def has_open_transactions(self) -> bool:
+        return self.log.producers.open_transactions > 0
+
+    @property
+    def departed(self) -> int:
+        """How many segments have left the log or were replaced: what was found in it may have gone."""
+        return self.log.departed
+
+    @property
+    def view(self) -> CompactedLog | None:
+        """The compacted one, if there is any."""
+        return self.log.view
+
     # --- writing
 
     def is_heavy(self, batch: memoryview) -> bool:
         """Whether appending `batch`, which has a whole header, would take more than the loop should give."""
-        codec = batch[_CODEC_BYTE] & CODEC_MASK
-        if not codec and len(batch) <= INLINE_BYTES:
-            return False
-        config = self.log.config
-        return validation.needs_records(config) or (
-            config.compression_type != "producer" and validation.CODECS[config.compression_type] != codec
-        )
+        return validation.is_heavy(batch, self.log.config)
 
     def append(self, batch: memoryview, acks: int) -> Appended:
         """Store one batch as a client sent it."""
         config = self.log.config
-        now_ms = self._clock.now_ms()
+        now_ms = self._around.clock.now_ms()
         header = validation.check(batch, config, now_ms)
-        if self.is_ended:
-            raise _ended()
+        self._check_open(acks)
         if (
             header.producer_id < 0
             and config.compression_type == "producer"
             and config.message_timestamp_type == "CreateTime"
         ):
-            return self._store(batch, header, -1)
-        return self._append_checked(batch, header, now_ms)
+            return self._store(batch, header, -1, acks)
+        return self._append_checked(batch, header, now_ms, acks)
 
     async def append_heavy(
         self, batch: memoryview, acks: int, admit: Callable[[], None] | None = None
@@ -147,50 +180,50 @@ class Partition:
 
         `admit` is asked afterwards whether it may still go in, and raises if not.
         """
-        loop = asyncio.get_running_loop()
-        header, ready = await loop.run_in_executor(
-            _threads, _prepare, batch, self.log.config, self._clock.now_ms()
+        clock = self._around.clock
+        header, ready = await asyncio.get_running_loop().run_in_executor(
+            self._around.threads, validation.prepare, batch, self.log.config, clock.now_ms()
         )
-        if self.retired:
-            raise UnknownTopic("the topic is gone")
-        if self.is_ended:
-            raise _ended()
+        self._check_open(acks)
         if admit is not None:
             admit()
-        return self._append_checked(ready, header, self._clock.now_ms())
+        return self._append_checked(ready, header, clock.now_ms(), acks)
 
-    def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    def _check_open(self, acks: int) -> None:
+        """Refuse what is written to a leader that has resigned, to what has ended, or in vain."""
+        self.check_leads()
+        if self.is_ended:
+            raise PolicyViolation("the topic is terminated: it takes no more messages")
+        if acks == ALL and self._hw.lacks_replicas:
+            raise NotEnoughReplicas(f"{self}: fewer replicas are in sync than min.insync.replicas asks for")
+
+    def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
         log = self.log
         config = log.config
         if header.producer_id >= 0:
             written = log.producers.check(header)
             if written is not None:
                 # Not before its original is where an acknowledgement must wait for it to be.
-                return Appended(written.first_offset, written.timestamp, self._changed(self))
+                acknowledged = self.acknowledgement(written.last_offset + 1, acks)
+                return Appended(written.first_offset, written.timestamp, acknowledged)
         if config.compression_type != "producer" and validation.needs_transform(header, config):
-            header, batch = _transformed(batch, config)
+            header, batch = validation.transformed(batch, config)
         append_time_ms = -1
         if config.message_timestamp_type == "LogAppendTime":
             append_time_ms = now_ms
             header = validation.stamped(batch, now_ms)
-        return self._store(batch, header, append_time_ms)
+        return self._store(batch, header, append_time_ms, acks)
 
     def append_entries(
         self, entries: Sequence[NewEntry], producer: tuple[int, int] | None = None
     ) -> AppendedEntries:
         """Store what a Pulsar producer sent, in one go; `producer`, by id and epoch, if in a transaction."""
-        if self.retired:
-            raise UnknownTopic("the topic is gone")
+        self.check_leads()
         if producer is not None:
             self.log.producers.check_producer(*producer)
-        offsets = append_entries(self.log, entries, self.leader_epoch, self._clock.now_ms(), producer)
-        if self._hw.replica_reached(self._broker, self.log.log_end):
-            self._waiters.wake()
-        return AppendedEntries(offsets, self._changed(self))
-
-    def acknowledgement(self) -> "asyncio.Future[None] | None":
-        """What an answer about something that was appended before must wait for, if anything."""
-        return self._changed(self)
+        now_ms = self._around.clock.now_ms()
+        offsets = append_entries(self.log, entries, self.leader_epoch, now_ms, producer)
+        return AppendedEntries(offsets, self._grown(ALL))
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         return self.log.producers.has_open_transaction(producer_id, epoch)
@@ -198,85 +231,106 @@ class Partition:
     def append_own(self, batch: memoryview) -> Appended:
         """Store a batch that a coordinator of this broker made.  Its producer, if any, does not number it."""
         header = read_header(batch)
-        if self.retired:
-            raise UnknownTopic("the topic is gone")
+        self.check_leads()
         if len(batch) > self.log.config.max_message_bytes:
             raise TooLarge(
                 f"the batch is {len(batch)} bytes, max.message.bytes is {self.log.config.max_message_bytes}"
             )
         if header.producer_id >= 0:
             self.log.producers.check_epoch(header)
-        return self._store(batch, header, -1)
+        return self._store(batch, header, -1, ALL)
 
     def end_transaction(
         self, producer_id: int, producer_epoch: int, marker: Marker, *, strict: bool = False
     ) -> Appended:
         """Store the marker that ends a transaction; if `strict`, not one open in the marker's own epoch."""
-        if self.retired:
-            raise UnknownTopic("the topic is gone")
+        self.check_leads()
         self.log.producers.check_end(producer_id, producer_epoch, marker.coordinator_epoch, strict=strict)
         batch = memoryview(
             marker_batch(
                 marker,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
-                timestamp=self._clock.now_ms(),
+                timestamp=self._around.clock.now_ms(),
             )
         )
-        return self._store(batch, read_header(batch), -1)
+        appended = self._store(batch, read_header(batch), -1, ALL)
+        self.log.producers.safe_below(self._hw.offset)
+        return appended
 
-    def _store(self, batch: memoryview, header: BatchHeader, append_time_ms: int) -> Appended:
+    def _store(self, batch: memoryview, header: BatchHeader, append_time_ms: int, acks: int) -> Appended:
         base_offset = self.log.append(batch, header, self.leader_epoch)
-        if self._hw.replica_reached(self._broker, self.log.log_end):
+        return Appended(base_offset, append_time_ms, self._grown(acks))
+
+    def _grown(self, acks: int) -> "asyncio.Future[None] | None":
+        """The log has: what an acknowledgement must wait for, if anything."""
+        end = self.log.log_end
+        around = self._around
+        around.touched.add(self.replica)
+        if self._hw.replica_reached(around.broker, end):
             self._waiters.wake()
-        return Appended(base_offset, append_time_ms, self._changed(self))
+        return self.acknowledgement(end, acks)
+
+    def acknowledgement(self, end: int, acks: int = ALL) -> "asyncio.Future[None] | None":
+        """What an answer that depends on everything below `end` must wait for, if anything."""
+        flushed = self._around.flusher.begin(self.log, end) if is_due(self.log) else None
+        if acks != ALL or self._hw.offset >= end:
+            return flushed
+        self.check_leads()
+        if flushed is None:
+            return self._acks.wait(end)
+        return asyncio.ensure_future(_both(flushed, self._acks.wait(end)))
+
+    # --- replicas
+
+    def _in_sync(self, state: PartitionImage) -> tuple[frozenset[BrokerId], int]:
+        """Those that are, and how many have to be: no more than there are replicas."""
+        return frozenset(state.isr), min(self.log.config.min_insync_replicas, len(state.replicas))
+
+    def replica_reached(self, broker: BrokerId, end: int) -> None:
+        """A follower has everything below `end`, as it says by what it asks for next."""
+        if self._hw.replica_reached(broker, end):
+            self._moved()
+
+    def replicas_changed(self, state: PartitionImage) -> None:
+        """There are other replicas, others in sync, or another number of them has to be."""
+        if self._hw.in_sync_changed(*self._in_sync(state)):
+            self._moved()
+
+    def _moved(self) -> None:
+        """The high watermark has."""
+        self.log.producers.safe_below(self._hw.offset)
+        self._acks.reached(self._hw.offset)
+        self._waiters.wake()
 
     # --- reading
 
     def read(
         self, offset: int, max_bytes: int, isolation: Isolation, *, whole_first: bool
     ) -> FileRange | None:
-        limit = self._hw.offset if isolation == Isolation.UNCOMMITTED else self.last_stable
-        return self.log.read(offset, max_bytes, limit, whole_first=whole_first)
+        if self.retired:
+            self.check_leads()
+        return self.log.read(offset, max_bytes, self.limit(isolation), whole_first=whole_first)
+
+    def limit(self, isolation: Isolation) -> int:
+        """Where readers stop."""
+        if isolation == Isolation.UNCOMMITTED:
+            return self._hw.offset
+        return self.last_stable if isolation == Isolation.COMMITTED else self.log.log_end
 
     def aborted(
         self, offset: int, isolation: Isolation, records: FileRange | None
     ) -> list[AbortedTransaction] | None:
         """Transactions that a committed reader from `offset` must leave out of the `records` it gets."""
-        if isolation == Isolation.UNCOMMITTED:
+        if isolation != Isolation.COMMITTED:
             return None
         return [] if records is None else self.log.aborted_between(offset, self.log.end_of(records))
 
     async def offset_for_time(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        from_offset = 0
-        while found := self.log.batch_at_time(timestamp_ms, from_offset):
-            record = await self._record_in(*found, timestamp_ms)
-            if record is not None:
-                return record
-            # Its header has the time and no record does: compaction emptied it, or the log begins behind it.
-            from_offset = found[1].header.last_offset + 1
-            await asyncio.sleep(0)  # headers may lie, all of them
-        return None
+        return await times.first_at(self.log, timestamp_ms, self._around.threads)
 
     async def max_timestamp(self) -> TimestampAndOffset | None:
-        found = self.log.batch_of_max_timestamp()
-        if found is None:
-            return None
-        return await self._record_in(*found, found[1].header.max_timestamp)
-
-    async def _record_in(
-        self, segment: Segment, place: Place, timestamp_ms: int
-    ) -> TimestampAndOffset | None:
-        header = place.header
-        batch = segment.file.pread(header.size_bytes, place.position)
-        limit = validation.unpacked_limit(self.log.config)
-        arguments = (header, batch, timestamp_ms, self.log.log_start, limit)
-        if len(batch) <= INLINE_BYTES and not header.codec:
-            found = _first_record(*arguments)
-        else:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(_threads, _first_record, *arguments)
-        return None if found is None else TimestampAndOffset(found[0], found[1], header.leader_epoch)
+        return await times.latest(self.log, self._around.threads)
 
     def wait(self, waiter: Waiter) -> None:
         self._waiters.add(waiter)
@@ -289,23 +343,39 @@ class Partition:
         """Whether somebody waits for what comes next."""
         return len(self._waiters) > 0
 
-    def retire(self) -> None:
-        """The partition is served no more: whoever waits is woken to find that out."""
-        self.retired = True
+    # --- the end of the role
+
+    def check_leads(self) -> None:
+        """Raise what `resign` was given, if this one leads no more."""
+        if self.why is not None:
+            raise self.why
+
+    def on_resign(self, leave: Callable[[], None]) -> Callable[[], None]:
+        """Call `leave` when this leader resigns: what exists only while it leads goes with it.
+
+        What comes back takes that back.
+        """
+        self._on_resign[leave] = None
+        return lambda: self._on_resign.pop(leave, None)
+
+    def resign(self, reason: AnabranchError) -> None:
+        """Lead no more: whoever waits, or asks from now on, is told the reason.  No file is closed."""
+        self.retired, self.why = True, reason
+        self._acks.refuse(reason)
+        for leave in tuple(self._on_resign):
+            leave()
+        self._on_resign.clear()
         self._waiters.wake()
-        for segment in self.log.segments:
-            segment.close()
-        if self.log.view is not None:
-            self.log.view.close()
 
     # --- history and standing
 
     def trim(self, offset: int) -> int:
         if offset < 0 or offset > self._hw.offset:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.log_start}..{self._hw.offset}")
+        self.check_leads()
         if offset > self.log.log_start:
             self.log.advance_start(offset)
-            self._changed(self)
+            self._around.touched.add(self.replica)
         return self.log.log_start
 
     def check_leader_epoch(self, epoch: int) -> None:
@@ -316,6 +386,11 @@ class Partition:
             raise FencedLeaderEpoch(f"leader epoch {epoch} is over, {self.leader_epoch} is current")
         raise UnknownLeaderEpoch(f"leader epoch {epoch} is not known here yet")
 
+    @property
+    def knows_its_end(self) -> bool:
+        """Whether everything that leaders before this one wrote is known to be safe (KIP-207)."""
+        return self._hw.offset >= self._start
+
     def epoch_of(self, offset: int) -> int:
         return self.log.epochs.epoch_of(offset)
 
@@ -325,40 +400,17 @@ class Partition:
             return epoch, self.log.log_end
         return self.log.epochs.end_of(epoch, self.log.log_end)
 
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in `start`..`end`."""
+        return self.log.aborted_between(start, end)
+
     def producers(self) -> list[Producer]:
         return list(self.log.producers)
 
-
-def _ended() -> PolicyViolation:
-    return PolicyViolation("the topic is terminated: it takes no more messages")
-
-
-def _prepare(batch: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, memoryview]:
-    """Check `batch` and bring it into the topic's codec."""
-    header = validation.check(batch, config, now_ms)
-    return _transformed(batch, config) if validation.needs_transform(header, config) else (header, batch)
+    def producer(self, producer_id: int) -> Producer | None:
+        return self.log.producers.get(producer_id)
 
 
-def _transformed(batch: memoryview, config: LogConfig) -> tuple[BatchHeader, memoryview]:
-    ready = validation.transform(batch, config)
-    if len(ready) > config.max_message_bytes:
-        raise TooLarge(
-            f"the batch is {len(ready)} bytes as {config.compression_type}, "
-            f"max.message.bytes is {config.max_message_bytes}"
-        )
-    return read_header(ready), ready
-
-
-def _first_record(
-    header: BatchHeader, batch: bytes, timestamp_ms: int, from_offset: int, limit_bytes: int
-) -> tuple[int, int] | None:
-    """The timestamp and offset of the first record at or after `timestamp_ms` and `from_offset`."""
-    if header.attributes & (LOG_APPEND_TIME | PULSAR_ENTRY):  # all of its messages have one time
-        return header.max_timestamp, max(header.base_offset, from_offset)
-    try:
-        for record in iter_records(header, payload_of(header, batch, limit_bytes)):
-            if record.timestamp >= timestamp_ms and record.offset >= from_offset:
-                return record.timestamp, record.offset
-    except Corrupt:
-        return header.max_timestamp, max(header.base_offset, from_offset)
-    return None
+async def _both(flushed: "asyncio.Future[None]", replicated: "asyncio.Future[None]") -> None:
+    await flushed
+    await replicated

@@ -23,6 +23,7 @@ class Isolation(IntEnum):
 
     UNCOMMITTED = 0  # up to the high watermark
     COMMITTED = 1  # up to the last stable offset
+    LOG_END = 2  # everything there is: for replicas, and for coordinators that learn their own state
 
 
 class Appended(NamedTuple):

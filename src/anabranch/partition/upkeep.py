@@ -4,14 +4,15 @@
                 is kept, and whoever else has to know is told
     retention   every log.retention.check.interval.ms, at what was touched or has come of age
     cleaning    compaction, every log.cleaner.backoff.ms while there is something to clean
-    points      recovery points and log starts are written down, if any has moved
+    points      recovery points, log starts and high watermarks are written down, if any has moved
     producers   every producer.id.expiration.check.interval.ms, ids that were silent for too long go
     removal     files that no reader is in any more
     strays      folders that no topic has any more, at the start and once a day; so are those of deleted
                 topics that an earlier run had no time for
 
-An append marks its partition as touched, and that is all it does.  So the cost grows with what is
-written, not with what is there, and an idle broker wakes once a second to find an empty set.
+An append marks its replica as touched (`PartitionHost.touched`), and that is all it does.  So the cost
+grows with what is written, not with what is there, and an idle broker wakes once a second to find an empty
+set.
 
 A round that fails is logged and tried again, later each time.  A disk that fails to sync is another
 matter: `run` ends with DiskFailed and takes the node with it, since acknowledged records may be gone.
@@ -19,7 +20,7 @@ matter: `run` ends with DiskFailed and takes the node with it, since acknowledge
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -28,10 +29,9 @@ from anabranch.base.clock import Clock
 from anabranch.base.config import LONG_MAX
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, DiskFailed, Unavailable
-from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartition, write_offsets
+from anabranch.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, write_offsets
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
-from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
 from anabranch.partition.aging import SLICE, Aging, Hold
@@ -39,8 +39,8 @@ from anabranch.partition.cleaning import Cleaning
 from anabranch.partition.due import DueTimes
 from anabranch.partition.folders import DELETED_FOLDERS
 from anabranch.partition.host import PartitionHost, ServedTopic
-from anabranch.partition.partition import Partition
 from anabranch.partition.removal import Removal
+from anabranch.partition.replica import Replica
 from anabranch.partition.strays import stored_partitions
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,6 @@ _LEAST_LOOK_MS = 10
 _SHORTEST_WAIT_S = 0.01  # an interval of 0 is legal, and no reason to take a core
 _LONGEST_WAIT_S = 86_400.0
 _THREADS = 2
-_SYNCING_THREADS = 4  # threads of their own: who waits for a sync does not wait for an unlink
 _FIRST_RETRY_S = 1.0
 _MOST_RETRY_S = 300.0
 
@@ -84,24 +83,19 @@ class Upkeep:
         self._clock = clock
         self._config = config
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="upkeep")
-        syncing = max(_SYNCING_THREADS, config.current.upkeep.recovery_threads_per_data_dir)
-        self._syncing_threads = ThreadPoolExecutor(syncing, thread_name_prefix="sync")
         # One: no checkpoint is written twice at a time, and the last one to be asked for is what stays.
         self._saving_thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._touched: set[Partition] = set()
-        self._prompt: dict[Partition, int] = {}  # flush.ms of the logs that have one
-        self._flush_due: DueTimes[Partition] = DueTimes()
-        self._syncing: dict[Partition, asyncio.Task[None]] = {}
-        self._moved: set[str] = set()  # RECOVERY_POINTS, LOG_STARTS: those that are to be written down
-        self.flusher = Flusher(disk, self._syncing_threads, syncing)
+        self._prompt: dict[Replica, int] = {}  # flush.ms of the logs that have one
+        self._flush_due: DueTimes[Replica] = DueTimes()
+        self._syncing: dict[Replica, asyncio.Task[None]] = {}
+        self._moved: set[str] = set()  # the checkpoints that are to be written down
+        self.flusher = host.flusher
         self._removal = Removal(disk, clock, self._threads)
         self._aging = Aging(host, disk, clock, self._threads)
         self._cleaning = Cleaning(host, disk, clock, self._threads, self._saving_thread)
         self._aging.on_dropped = self._dropped
         self._aging.on_glance = self._glanced
         self._cleaning.on_replaced = self._dropped
-        host.on_open = self._opened
-        host.on_change = self._changed
         host.on_close = self._closed
         host.on_removed = self._removed
 
@@ -109,15 +103,19 @@ class Upkeep:
         """Retention is to leave what `hold` says, of topics that may be opened already."""
         self._aging.hold = hold
 
-    def retain(self, partition: Partition) -> None:
+    def retain(self, replica: Replica) -> None:
         """Let go now of what retention does not keep, and not at the next look."""
-        self._aging.check(partition)
+        self._aging.check(replica)
 
     async def run(self) -> None:
         """Look after the logs until cancelled.  DiskFailed if a log may have lost records."""
         failure = asyncio.get_running_loop().create_future()
         self.flusher.on_failure = lambda opened, error: _fail(failure, error)
         first_ms = self._config.current.upkeep.initial_task_delay_ms
+
+        def save(name: str) -> Callable[[], Awaitable[None]]:
+            return lambda: self._save(name)
+
         tasks = [
             asyncio.create_task(_repeat(name, work, interval_ms, wait_ms))
             for name, work, interval_ms, wait_ms in (
@@ -125,8 +123,9 @@ class Upkeep:
                 ("retention", self._aging.round, lambda: self._told.retention_check_interval_ms, first_ms),
                 ("compaction", self._clean, lambda: self._config.current.cleaner.backoff_ms, 0),
                 ("removing files", self._removal.round, lambda: _LOOK_MS, 0),
-                ("writing down recovery points", self._save_recovery_points, self._points_ms, first_ms),
-                ("writing down log starts", self._save_log_starts, self._starts_ms, first_ms),
+                ("writing down recovery points", save(RECOVERY_POINTS), self._points_ms, first_ms),
+                ("writing down log starts", save(LOG_STARTS), self._starts_ms, first_ms),
+                ("writing down high watermarks", save(HIGH_WATERMARKS), self._watermarks_ms, first_ms),
                 ("removing what no topic has", self._move_strays, lambda: _STRAYS_MS, 0),
                 ("removing deleted topics", self._remove_deleted_folders, lambda: _STRAYS_MS, 0),
                 ("expiring producers", self._expire_producers, self._producers_ms, first_ms),
@@ -148,10 +147,10 @@ class Upkeep:
             durable = await self._flush_all()
             if self.flusher.has_failed:
                 raise DiskFailed("a log may have lost records, the stop is not a clean one")
-            self._moved |= {RECOVERY_POINTS, LOG_STARTS}
-            for save in (self._save_recovery_points, self._save_log_starts):
+            self._moved |= {RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS}
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
                 try:
-                    await save()
+                    await self._save(name)
                 except (AnabranchError, OSError) as error:
                     log.warning("the next start does not know it: %s", error)
             await asyncio.gather(*self._syncing.values())
@@ -161,14 +160,14 @@ class Upkeep:
 
     def abandon(self) -> None:
         """Let the threads go, and leave the logs as they are."""
-        for threads in (self._syncing_threads, self._threads, self._saving_thread):
+        for threads in (self._threads, self._saving_thread):
             threads.shutdown()
 
     async def _flush_all(self) -> bool:
         flushes = [
-            self.flusher.flush(partition.log, partition.log_end)
-            for _, partition in self._host.open_partitions()
-            if partition.log_end > partition.log.recovery_point
+            self.flusher.flush(replica.log, replica.log.log_end)
+            for replica in self._host.open_replicas()
+            if replica.log.log_end > replica.log.recovery_point
         ]
         durable = True
         for result in await asyncio.gather(*flushes, return_exceptions=True):
@@ -181,35 +180,24 @@ class Upkeep:
 
     # --- what the host tells
 
-    def _opened(self, topic: ServedTopic, partition: Partition) -> None:
-        self._aging.opened(topic, partition)
-        self._cleaning.opened(topic, partition)
-        self._touched.add(partition)
-
-    def _changed(self, partition: Partition) -> "asyncio.Future[None] | None":
-        """Called by every append; what its acknowledgement must wait for."""
-        self._touched.add(partition)
-        opened = partition.log
-        return self.flusher.begin(opened, opened.log_end) if is_due(opened) else None
-
-    def _closed(self, partition: Partition) -> None:
-        self._touched.discard(partition)
-        self._prompt.pop(partition, None)
-        self._flush_due.cancel(partition)
-        self._aging.forget(partition)
-        self._cleaning.forget(partition)
-        syncing = self._syncing.pop(partition, None)
+    def _closed(self, replica: Replica) -> None:
+        self._host.touched.discard(replica)
+        self._prompt.pop(replica, None)
+        self._flush_due.cancel(replica)
+        self._aging.forget(replica)
+        self._cleaning.forget(replica)
+        syncing = self._syncing.pop(replica, None)
         if syncing is not None:
             syncing.cancel()
-        self.flusher.forget(partition.log)
-        self._moved |= {RECOVERY_POINTS, LOG_STARTS}
+        self.flusher.forget(replica.log)
+        self._moved |= {RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS}
 
     def _removed(self, folder: Path) -> None:
         self._removal.folder(folder, self._config.current.log.file_delete_delay_ms)
 
-    def _dropped(self, partition: Partition, segments: list[Segment]) -> None:
+    def _dropped(self, replica: Replica, segments: list[Segment]) -> None:
         for segment in segments:
-            self._removal.segment(segment, partition.config.file_delete_delay_ms)
+            self._removal.segment(segment, replica.config.file_delete_delay_ms)
         self._moved.add(LOG_STARTS)
 
     def _glanced(self, topic: ServedTopic, index: int, seen: Glance) -> None:
@@ -240,71 +228,69 @@ class Upkeep:
 
     async def look(self) -> None:
         """See to what was touched since the last time, and to flushes that are due."""
-        touched = list(self._touched)
-        self._touched.clear()
-        for i, partition in enumerate(touched):
-            if not partition.retired:
-                self._look_at(partition)
+        touched = list(self._host.touched)
+        self._host.touched.clear()
+        for i, replica in enumerate(touched):
+            if not replica.is_closed:
+                self._look_at(replica)
             if i % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
-        for partition in self._flush_due.pop(self._now_ms()):
-            self._sync(partition, partition.log_end)
+        for replica in self._flush_due.pop(self._now_ms()):
+            self._sync(replica, replica.log.log_end)
 
-    def _look_at(self, partition: Partition) -> None:
-        opened = partition.log
+    def _look_at(self, replica: Replica) -> None:
+        opened = replica.log
         flush_ms = opened.config.flush_ms
         if flush_ms < LONG_MAX:
-            self._prompt[partition] = flush_ms
-            if opened.log_end > opened.recovery_point and partition not in self._flush_due:
+            self._prompt[replica] = flush_ms
+            if opened.log_end > opened.recovery_point and replica not in self._flush_due:
                 # It may have waited for this look already.
-                self._flush_due.at(partition, self._now_ms() + max(0, flush_ms - self._look_ms()))
+                self._flush_due.at(replica, self._now_ms() + max(0, flush_ms - self._look_ms()))
         else:
-            self._prompt.pop(partition, None)
-            self._flush_due.cancel(partition)
+            self._prompt.pop(replica, None)
+            self._flush_due.cancel(replica)
         if opened.active.base_offset > opened.recovery_point:
-            self._sync(partition, opened.active.base_offset)
-        self._aging.touched(partition)
-        self._cleaning.touched(partition)
-        self._moved.add(LOG_STARTS)
+            self._sync(replica, opened.active.base_offset)
+        self._aging.touched(replica)
+        self._cleaning.touched(replica)
+        self._moved |= {LOG_STARTS, HIGH_WATERMARKS}
 
     def _look_ms(self) -> int:
         """How long to wait between looks: half the shortest flush.ms, but at most a second."""
         shortest = min(self._prompt.values(), default=2 * _LOOK_MS)
         return max(_LEAST_LOOK_MS, min(_LOOK_MS, shortest // 2))
 
-    def _sync(self, partition: Partition, up_to: int) -> None:
+    def _sync(self, replica: Replica, up_to: int) -> None:
         """Make a log durable in the background."""
-        if partition not in self._syncing:
-            self._syncing[partition] = asyncio.create_task(self._synced(partition, up_to))
+        if replica not in self._syncing:
+            self._syncing[replica] = asyncio.create_task(self._synced(replica, up_to))
 
-    async def _synced(self, partition: Partition, up_to: int) -> None:
+    async def _synced(self, replica: Replica, up_to: int) -> None:
         try:
-            await self.flusher.flush(partition.log, up_to)
+            await self.flusher.flush(replica.log, up_to)
             self._moved.add(RECOVERY_POINTS)
         except DiskFailed:
             return  # told already, and `run` has ended
         except Unavailable as error:
             log.warning("%s", error)
-            self._touched.add(partition)
+            self._host.touched.add(replica)
         finally:
-            self._syncing.pop(partition, None)
+            self._syncing.pop(replica, None)
 
     # --- rounds
 
-    async def _save_recovery_points(self) -> None:
-        await self._save(RECOVERY_POINTS, lambda: self._host.checkpoints()[0])
-
-    async def _save_log_starts(self) -> None:
-        await self._save(LOG_STARTS, lambda: self._host.checkpoints()[1])
-
-    async def _save(self, name: str, points: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Write `points` down, if any has moved."""
+    async def _save(self, name: str) -> None:
+        """Write a checkpoint, if anything in it has moved."""
         if name not in self._moved:
             return
         self._moved.discard(name)  # before: what moves meanwhile is for the next round
         try:
             await asyncio.get_running_loop().run_in_executor(
-                self._saving_thread, write_offsets, self._disk, self._host.data / name, dict(points())
+                self._saving_thread,
+                write_offsets,
+                self._disk,
+                self._host.data / name,
+                dict(self._host.checkpoints()[name]),
             )
         except BaseException:
             self._moved.add(name)
@@ -315,9 +301,9 @@ class Upkeep:
 
     async def _expire_producers(self) -> None:
         oldest_ms = self._clock.now_ms() - self._config.current.producers.expiration_ms
-        for i, (_, partition) in enumerate(list(self._host.open_partitions())):
-            if len(partition.log.producers):
-                partition.log.producers.expire(oldest_ms)
+        for i, replica in enumerate(list(self._host.open_replicas())):
+            if len(replica.log.producers):
+                replica.log.producers.expire(oldest_ms)
             if i % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
 
@@ -330,6 +316,9 @@ class Upkeep:
 
     def _starts_ms(self) -> int:
         return self._told.flush_start_offset_checkpoint_interval_ms
+
+    def _watermarks_ms(self) -> int:
+        return self._told.high_watermark_checkpoint_interval_ms
 
     def _producers_ms(self) -> int:
         return self._config.current.producers.expiration_check_interval_ms

@@ -33,6 +33,11 @@ class HighWatermark:
         self._alone: BrokerId | None = None  # the only replica there is, whose end is what counts
         self._find_alone()
 
+    @property
+    def lacks_replicas(self) -> bool:
+        """Whether fewer are in sync than have to be."""
+        return len(self._in_sync) < self._min_insync
+
     def replica_reached(self, replica: BrokerId, end: int) -> bool:
         """`replica` holds every record below `end`.  True if the watermark moved."""
         self._ends[replica] = end
@@ -43,9 +48,10 @@ class HighWatermark:
         self.offset = end
         return True
 
-    def in_sync_changed(self, in_sync: frozenset[BrokerId]) -> bool:
+    def in_sync_changed(self, in_sync: frozenset[BrokerId], min_insync: int) -> bool:
         """The in-sync set is now `in_sync`.  True if the watermark moved."""
         self._in_sync = in_sync
+        self._min_insync = min_insync
         self._find_alone()
         return self._advance()
 
@@ -54,7 +60,7 @@ class HighWatermark:
         self._alone = next(iter(self._in_sync)) if alone else None
 
     def _advance(self) -> bool:
-        if len(self._in_sync) < self._min_insync:
+        if self.lacks_replicas:
             return False
         ends = self._ends
         safe = min([ends.get(replica, _NOT_HEARD_FROM) for replica in self._in_sync])

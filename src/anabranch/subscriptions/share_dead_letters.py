@@ -126,7 +126,7 @@ async def _records(source: Partition, first: int, end: int) -> AsyncIterator[Rec
         part = source.read(at, _READ_BYTES, Isolation.UNCOMMITTED, whole_first=True)
         if part is None:
             return
-        given = kafka_part(source, part) if source.log.has_entries else part
+        given = kafka_part(source, part) if source.has_entries else part
         if isinstance(given, asyncio.Future):
             await given
             continue

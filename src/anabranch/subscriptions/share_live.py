@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, Fenced, InvalidRecordState, NotOwner, UnknownTopicId
+from anabranch.base.errors import AnabranchError, Fenced, InvalidRecordState, NotOwner
 from anabranch.base.network import Chunk, FileRange
 from anabranch.base.page_cache import is_cached, read_through
 from anabranch.base.seldom import Seldom
@@ -135,8 +135,7 @@ class LiveSharePartition:
 
     def _begin(self) -> tuple[SharePartition, Partition]:
         share, partition = self._share, self._partition
-        if partition.retired:
-            raise UnknownTopicId("the topic is gone")
+        partition.check_leads()
         if self._is_over:
             raise NotOwner(f"partition {self.key.partition} is not led here any more for {self.key.group!r}")
         share.rules = rules_of(self._around.config_of(self.key.group))
@@ -159,7 +158,7 @@ class LiveSharePartition:
             self._spawn(self._warm(part))
             return None
         aborted = partition.aborted(offset, isolation, part) or ()
-        given = kafka_part(partition, part) if partition.log.has_entries else part
+        given = kafka_part(partition, part) if partition.has_entries else part
         if isinstance(given, asyncio.Future):  # it is being translated
             self._spawn(self._come_back(given))
             return None

@@ -103,7 +103,7 @@ class SharePartitions:
         if back_ms is not None:
             found = await partition.offset_for_time(self._around.clock.now_ms() - back_ms)
             if found is not None:
-                return found.offset
+                return min(found.offset, partition.high_watermark)
         return partition.high_watermark
 
     def _changed(self, key: ShareKey) -> None:

@@ -51,7 +51,7 @@ class _ViewPartition:
         return self._view.horizon
 
     @property
-    def high_watermark(self) -> int:
+    def log_end(self) -> int:
         return self._view.horizon
 
     def read(
@@ -85,7 +85,7 @@ class CompactedEntries:
 
     @property
     def start(self) -> int:
-        return self._log.start if self._partition.log.view is None else 0
+        return self._log.start if self._partition.view is None else 0
 
     @property
     def end(self) -> int:
@@ -110,7 +110,7 @@ class CompactedEntries:
             if offset < self._view.horizon:
                 return self._reader
             self._leave_view()
-        newest = self._partition.log.view
+        newest = self._partition.view
         stays = self._has_begun and offset >= self._log.start
         self._has_begun = True
         if newest is None or stays or offset >= newest.horizon:
@@ -122,7 +122,7 @@ class CompactedEntries:
     def bounds(self, offset: int) -> tuple[int, int]:
         if offset >= self._log.start:
             return self._log.bounds(offset)
-        view = self._view or self._partition.log.view
+        view = self._view or self._partition.view
         if view is None:
             raise OffsetOutOfRange(f"there is no message at offset {offset}")
         return self._reader_of(view).bounds(offset)

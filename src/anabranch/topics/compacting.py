@@ -18,13 +18,14 @@ from typing import Any
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
-from anabranch.base.errors import AnabranchError, Conflict, Unavailable, UnknownTopic
-from anabranch.log.cleaner import make_view_job, run_worker
-from anabranch.log.compacted import CompactedLog, Current, let_count, new_folder
+from anabranch.base.errors import AnabranchError, Conflict, Unavailable
+from anabranch.log.cleaner import run_worker
+from anabranch.log.compacted import CompactedLog, Current, let_count
 from anabranch.log.compaction_view import ViewJob, ViewSummary
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.partition.partition import Partition
-from anabranch.topics.backlog import size_from
+from anabranch.partition.places import size_from
+from anabranch.partition.views import new_view_folder, put_view, view_job
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Compacting:
 
     @property
     def view(self) -> CompactedLog | None:
-        return self._partition.log.view
+        return self._partition.view
 
     @property
     def horizon(self) -> int:
@@ -127,30 +128,29 @@ class Compacting:
         self.took_ms = int((self._clock.monotonic() - started_s) * 1000)
 
     async def _round(self, end: int, keeps_keyless: bool) -> None:
-        opened, view = self._partition.log, self.view
-        if self._partition.retired:
-            raise UnknownTopic("the topic is gone")
-        target = new_folder(self._disk, opened.folder)
+        partition, before = self._partition, self.view
+        target = new_view_folder(partition, self._disk)
         config = self._compactor.config
         try:
             made = await self._compactor.run(
-                lambda: make_view_job(opened, view, target, end, config(), keeps_keyless=keeps_keyless)
+                lambda: view_job(partition, target, end, config(), keeps_keyless=keeps_keyless)
             )
+            partition.check_leads()
         except BaseException:
             self._remove(target)
             raise
         current = await self._let_count(target, made)
-        opened.view = CompactedLog(self._disk, self._clock, target, current, opened.config)
-        if view is not None:
-            view.on_unused = lambda: self._unused(view)
-            view.replaced()
+        view = put_view(partition, self._disk, self._clock, target, current)
+        if before is not None:
+            before.on_unused = lambda: self._unused(before)
+            before.replaced()
         self.removed += made.removed
         log.info(
             "%s: compacted up to %d, %d entries of %d bytes are left",
             self._name,
             made.horizon,
             made.entries,
-            opened.view.size_bytes,
+            view.size_bytes,
         )
         if made.unreadable:
             log.warning("%s: %d batches cannot be looked into and stay", self._name, made.unreadable)

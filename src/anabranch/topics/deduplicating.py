@@ -6,6 +6,9 @@
 Switched on for the first time it begins with what comes from then on, as Pulsar's does, and writes that down
 before it begins, so that a crash right after does not lose what came since.  A snapshot is taken every so
 many entries and when the topic closes; what came after it is read back from the log.
+
+What is in the log counts at once: a message that comes again is not stored twice, safe or not.  What is told
+and what is kept waits until it is safe (below the high watermark): another leader may not have it.
 """
 
 import asyncio
@@ -107,6 +110,13 @@ class Deduplicating:
         async with self._turn:  # which `follow_now` may have
             return
 
+    async def safe(self) -> None:
+        """Return when all that is known by now is safe.  NotOwner if another leader will have to say."""
+        if self._publishing.deduplication is not None:
+            unsafe = self._partition.acknowledgement(self._partition.log_end)
+            if unsafe is not None:
+                await unsafe
+
     async def _switch_on(self) -> None:
         now_ms = self._around.clock.now_ms()
         kept = await self._around.snapshots.snapshot_of(self._topic, self._index)
@@ -116,6 +126,14 @@ class Deduplicating:
                 snapshot = decode(kept)
             except Corrupt as error:
                 log.warning("%s-%d: %s; deduplication begins anew", self._topic, self._index, error)
+        if snapshot is not None and snapshot.offset > self._partition.log_end:
+            log.warning(
+                "%s: sequence ids are kept up to offset %d, the log ends at %d; all of it is read again",
+                self._partition,
+                snapshot.offset,
+                self._partition.log_end,
+            )
+            snapshot = Snapshot(self._partition.log_start, {})
         if snapshot is None:
             snapshot = Snapshot(self._partition.log_end, {})
             await self._around.snapshots.write_snapshot(self._topic, self._index, encode(snapshot))
@@ -170,6 +188,7 @@ class Deduplicating:
         state.forget(before_ms, upkeep.deduplication_max_producers)
         snapshot = encode(state.take_snapshot())
         try:
+            await self.safe()
             await self._around.snapshots.write_snapshot(self._topic, self._index, snapshot)
         except BaseException:
             state.changes += 1  # so that the next look tries again, though nothing comes in any more

@@ -4,10 +4,10 @@ from anabranch.base.errors import Corrupt, TooLarge, UnsupportedForFormat
 from anabranch.log.compacted import CompactedLog
 from anabranch.log.compaction_entries import last_offset_in
 from anabranch.partition.partition import Partition
+from anabranch.partition.places import batch_at
 from anabranch.records.batch import HEADER_SIZE, PULSAR_ENTRY, BatchHeader
 from anabranch.records.entries import read_metadata
 from anabranch.records.entry_payloads import LIMIT_BYTES
-from anabranch.topics.backlog import place_of
 
 _NONE = (-1, -1, -1)
 
@@ -28,7 +28,7 @@ class LastMessage:
     def look(self) -> tuple[int, int, int]:
         """(ledger, entry id, batch index); all -1 if there is none."""
         partition = self._partition
-        end, departed = partition.last_stable, partition.log.departed
+        end, departed = partition.last_stable, partition.departed
         if departed != self._departed:
             self._departed, self._end, self._found = departed, 0, _NONE
         if end != self._end:
@@ -51,12 +51,11 @@ def _id_of(partition: Partition, header: BatchHeader) -> tuple[int, int, int]:
 
 def _last_left(partition: Partition, header: BatchHeader) -> int:
     """The last message of a batch that compaction took some from."""
-    found = place_of(partition, header.base_offset)
+    found = batch_at(partition, header.base_offset)
     if found is None:
         return header.last_offset
-    _, segment, position, _ = found
     try:
-        return last_offset_in(segment.file.pread(header.size_bytes, position), LIMIT_BYTES)
+        return last_offset_in(found.read(), LIMIT_BYTES)
     except (Corrupt, TooLarge, UnsupportedForFormat):
         return header.last_offset
 
@@ -76,20 +75,18 @@ def last_compacted(view: CompactedLog) -> tuple[int, int, int]:
 
 def _is_single(partition: Partition, offset: int) -> bool:
     """Whether the entry at `offset`, of one message, is that message and not a batch of it."""
-    found = place_of(partition, offset)
-    if found is None or not found[3].attributes & PULSAR_ENTRY:
+    found = batch_at(partition, offset)
+    if found is None or not found.header.attributes & PULSAR_ENTRY:
         return False
-    _, segment, position, header = found
-    entry = segment.file.pread(header.size_bytes - HEADER_SIZE, position + HEADER_SIZE)
-    return not read_metadata(entry).HasField("num_messages_in_batch")
+    return not read_metadata(found.read(HEADER_SIZE)).HasField("num_messages_in_batch")
 
 
 def entry_before(partition: Partition, offset: int) -> tuple[int, int]:
     """(ledger, entry id) of the last entry that lies before `offset` as a whole."""
     if partition.log_start <= offset < partition.log_end:
-        found = place_of(partition, offset)
+        found = batch_at(partition, offset)
         if found is not None:
-            offset = min(offset, found[3].base_offset)
+            offset = min(offset, found.header.base_offset)
     header = _batch_before(partition, offset)
     if header is None:
         return partition.leader_epoch, offset - 1
@@ -100,10 +97,10 @@ def _batch_before(partition: Partition, offset: int, start: int = 0) -> BatchHea
     """The last batch of messages from `start` up to `offset`, which is a batch's first or the end of all."""
     start = max(start, partition.log_start)
     while offset > start:
-        found = place_of(partition, offset - 1)
+        found = batch_at(partition, offset - 1)
         if found is None:
             return None
-        header = found[3]
+        header = found.header
         is_message = header.count > 0 and not header.is_control and not _is_aborted(partition, header)
         if is_message and header.base_offset < offset:
             return header
@@ -115,5 +112,5 @@ def _is_aborted(partition: Partition, header: BatchHeader) -> bool:
     """Whether a batch, of a transaction that has ended, is never seen."""
     return header.is_transactional and any(
         aborted.producer_id == header.producer_id and aborted.first_offset <= header.base_offset
-        for aborted in partition.log.aborted_between(header.base_offset, header.base_offset + 1)
+        for aborted in partition.aborted_between(header.base_offset, header.base_offset + 1)
     )

@@ -86,7 +86,9 @@ class Publishing:
         deduplication.stored(producer.name, new[: len(stored)], self._partition.log_end)
         self.on_stored()
         if len(new) != len(sends) and acknowledged is None:
-            acknowledged = self._partition.acknowledgement()  # the originals may still be on their way
+            acknowledged = self._partition.acknowledgement(
+                self._partition.log_end
+            )  # the originals may still be on their way
         if error is not None:
             where = where[: where.index(len(stored))]
         offsets = [DUPLICATE if i == DUPLICATE else stored[i] for i in where]

@@ -8,7 +8,8 @@ rules change is told so; whoever follows the cluster's image says which (`cluste
 
 import asyncio
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Container, Coroutine, Iterator
+from contextlib import suppress
 
 from anabranch.base.errors import AnabranchError, UnknownTopic
 from anabranch.base.ids import Namespace, TopicName
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 AnyTopic = Topic | NonPersistentTopic
 
 _AT_ONCE = 64  # topics that are closed at the same time
+_KEEP_S = 30.0  # for which it is tried to keep what was acknowledged when a leader has resigned
+_FIRST_RETRY_S = 0.05
 
 
 class Topics:
@@ -88,6 +91,7 @@ class Topics:
         if name.is_persistent:
             topic = Topic(facts.name, index, facts, self._around.partition(facts.name, index), self._around)
             await topic.load()
+            topic.partition.check_leads()
         else:
             topic = NonPersistentTopic(facts.name, index, facts, self._around)
         still = self._around.catalog.locate(name)
@@ -96,6 +100,8 @@ class Topics:
             raise TopicClosed(f"{name.pulsar} was deleted meanwhile")
         self._open[name] = topic
         self._parts.setdefault(topic.name, {})[index] = topic
+        if isinstance(topic, Topic):
+            topic.partition.on_resign(lambda: self._resigned(name, topic))
         topic.rules_changed()
         return topic
 
@@ -114,10 +120,38 @@ class Topics:
         topic = self._open.get(name)
         if topic is None:
             return
+        await asyncio.shield(self._close_soon(name, topic, topic.close()))
+
+    def _close_soon(
+        self, name: TopicName, topic: AnyTopic, close: Coroutine[None, None, None]
+    ) -> "asyncio.Task[None]":
+        """Whoever asks for it meanwhile waits until it is closed."""
         self._forget(topic)
-        closing = self._closing[name] = asyncio.ensure_future(topic.close())
+        closing = self._closing[name] = asyncio.ensure_future(close)
         closing.add_done_callback(lambda _: self._closing.pop(name, None))
-        await asyncio.shield(closing)
+        return closing
+
+    def _resigned(self, name: TopicName, topic: Topic) -> None:
+        """The leader of its partition has: another one serves it from now on, here or elsewhere."""
+        if self._open.get(name) is topic and not isinstance(topic.partition.why, UnknownTopic):
+            topic.abandon()
+            self._close_soon(name, topic, self._keep(topic))
+
+    async def _keep(self, topic: Topic) -> None:
+        """Keep what was acknowledged: whoever serves the topic next must not deliver it again."""
+        wait_s, deadline_s = _FIRST_RETRY_S, self._around.clock.monotonic() + _KEEP_S
+        while True:
+            try:
+                await topic.subscriptions.keep_all()
+                break
+            except (AnabranchError, OSError) as error:
+                if self._around.clock.monotonic() > deadline_s:
+                    log.warning("%s: what was acknowledged last comes again: %s", topic.full_name, error)
+                    break
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, 1.0)
+        with suppress(AnabranchError, OSError):  # said already; what deduplication knows is in the log
+            await topic.close()
 
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
         """Delete a topic, by its whole name, from the cluster.  TopicBusy if it is used, unless forced."""

@@ -102,7 +102,13 @@ class Topic:
             raise self.publishing.refuse
         self._deduplicating.joined(producer.name)
         producer.meter = Meter(2, self._around.clock.monotonic())
-        return Joined(self._deduplicating.last_sequence_id(producer.name), epoch)
+        last = self._deduplicating.last_sequence_id(producer.name)
+        try:
+            await self._deduplicating.safe()
+        except BaseException:
+            self.remove_producer(producer)
+            raise
+        return Joined(last, epoch)
 
     def _check_producer(self, producer: Producer) -> None:
         if self.publishing.refuse is not None:
@@ -198,24 +204,24 @@ class Topic:
     @property
     def compacted_start(self) -> int:
         """Where who wants the last message of every key only can begin: the view has what the log has not."""
-        return self.start if self.partition.log.view is None else 0
+        return self.start if self.partition.view is None else 0
 
     async def offset_for_time(self, timestamp_ms: int, *, compacted: bool = False) -> int:
         """The first message published at or after a time; the end if there is none."""
-        view = self.partition.log.view if compacted else None
+        view = self.partition.view if compacted else None
         if view is not None:
             in_view = view.log.batch_at_time(timestamp_ms)
             if in_view is not None:
                 return in_view[1].header.base_offset
         found = await self.partition.offset_for_time(timestamp_ms)
-        return self.end if found is None else max(found.offset, self.start)
+        return self.end if found is None else min(max(found.offset, self.start), self.end)
 
     def last_message(self, *, compacted: bool = False) -> tuple[int, int, int]:
         """(ledger, entry id, batch index) of the last message; all -1 if there is none.
 
         `compacted`: of the last one that is not superseded, if nothing came since compaction.
         """
-        view = self.partition.log.view if compacted else None
+        view = self.partition.view if compacted else None
         if view is not None and view.horizon >= self.end:
             return last_compacted(view)
         return self._last.look()
@@ -252,7 +258,7 @@ class Topic:
         """Whether it is not to be deleted for want of use."""
         if len(self.producers) or self.subscriptions.has_consumers or self.partition_index >= 0:
             return True
-        if self.partition.log.producers.open_transactions:
+        if self.partition.has_open_transactions:
             return True
         if self.rules.delete_inactive_mode == "delete_when_no_subscriptions":
             return bool(len(self.subscriptions))
@@ -281,6 +287,8 @@ class Topic:
             # Now: a Go client that is refused a message first does not hear that its producer is closed.
             self.producers.close_all(refuse)
             try:
+                if (unsafe := self.partition.acknowledgement(end)) is not None:
+                    await unsafe
                 await self._around.catalog.store_terminated(self.name, self.index, end)
             except BaseException:
                 self.partition.is_ended = False

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 from anabranch.base.rates import average
 from anabranch.partition.partition import Partition
+from anabranch.partition.places import size_from
+from anabranch.partition.standing import epochs_of, standing_of
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.delay_files import PAIR_BYTES
 from anabranch.subscriptions.hash_ranges import KeyOwners
@@ -17,7 +19,7 @@ from anabranch.subscriptions.key_shared import Draining
 from anabranch.subscriptions.keyed_dispatch import KeyedDispatch
 from anabranch.subscriptions.kinds import SubscriptionKind
 from anabranch.subscriptions.single_active import SingleActive
-from anabranch.topics.backlog import size_from, timestamp_at
+from anabranch.topics.backlog import timestamp_at
 from anabranch.topics.compacting import Compacting
 from anabranch.topics.held import Held
 from anabranch.topics.live_subscription import LiveSubscription
@@ -60,7 +62,7 @@ def stats_of(topic: "Topic | NonPersistentTopic", now_ms: int) -> TopicStats:
         default=None,
     )
     oldest_ms = None if slowest is None else timestamp_at(partition, slowest.cursor.mark_delete)
-    rules = topic.rules
+    rules, standing = topic.rules, standing_of(partition)
     return TopicStats(
         msg_rate_in=messages_in,
         msg_throughput_in=bytes_in,
@@ -92,10 +94,10 @@ def stats_of(topic: "Topic | NonPersistentTopic", now_ms: int) -> TopicStats:
         ),
         delayed_message_index_size_in_bytes=topic.subscriptions.delayed_count * PAIR_BYTES,
         topic_creation_time_stamp=topic.created_ms,
-        last_publish_time_stamp=max(0, partition.log.active.max_timestamp),
-        ongoing_txn_count=partition.log.producers.open_transactions,
-        aborted_txn_count=partition.log.producers.aborted,
-        committed_txn_count=partition.log.producers.committed,
+        last_publish_time_stamp=max(0, standing.newest_ms),
+        ongoing_txn_count=standing.open_transactions,
+        aborted_txn_count=standing.aborted_transactions,
+        committed_txn_count=standing.committed_transactions,
         compaction=_compaction(topic.compacting),
     )
 
@@ -236,14 +238,14 @@ def internal_stats_of(topic: Topic) -> InternalStats:
     """How it is stored: ledgers are leader epochs, entries are counted by their messages."""
     partition = topic.partition
     ledger, entry, _ = topic.last_message()
-    segment = partition.log.active
+    standing = standing_of(partition)
     waiting = sum(1 for held in topic.subscriptions if held.subscription.reading.is_at_end)
     return InternalStats(
         entries_added_counter=topic.publishing.entries_in,
         number_of_entries=partition.log_end - partition.log_start,
         total_size=partition.size_bytes,
-        current_ledger_entries=segment.end_offset - segment.base_offset,
-        current_ledger_size=segment.size,
+        current_ledger_entries=standing.active_entries,
+        current_ledger_size=standing.active_bytes,
         last_ledger_created_timestamp=_time(topic.opened_ms),
         waiting_cursors_count=waiting,
         last_confirmed_entry=f"{ledger}:{entry}",
@@ -264,7 +266,7 @@ def _compaction(compacting: Compacting) -> CompactionStats:
 
 
 def _compacted_ledger(partition: Partition) -> LedgerStats:
-    view = partition.log.view
+    view = partition.view
     if view is None:
         return NO_LEDGER
     return LedgerStats(
@@ -275,11 +277,8 @@ def _compacted_ledger(partition: Partition) -> LedgerStats:
 def _ledgers(partition: Partition) -> list[LedgerStats]:
     size = partition.size_bytes
     count = max(1, partition.log_end - partition.log_start)
-    epochs = sorted(
-        {partition.epoch_of(s.base_offset) for s in partition.log.segments} | {partition.leader_epoch}
-    )
     ledgers = []
-    for epoch in epochs:
+    for epoch in epochs_of(partition):
         if epoch < 0:
             continue
         start = max(partition.log_start, partition.epoch_end(epoch - 1)[1] if epoch else 0)

@@ -10,8 +10,9 @@ import msgspec
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.groups.transaction_records import State, Transaction
 from anabranch.partition.partition import Partition
+from anabranch.partition.places import batch_at
+from anabranch.partition.standing import standing_of
 from anabranch.subscriptions.subscription import Subscription
-from anabranch.topics.backlog import place_of
 from anabranch.topics.message_ids import entry_before
 from anabranch.topics.topic import Topic
 
@@ -104,7 +105,7 @@ class LogStats(msgspec.Struct, rename="camel"):
 
 def in_buffer(partition: Partition, txn: TxnId) -> InBuffer:
     producer_id, epoch = txn.producer
-    producer = partition.log.producers.get(producer_id)
+    producer = partition.producer(producer_id)
     start = None
     if producer is not None and producer.epoch == epoch and producer.txn_first_offset is not None:
         start = f"{partition.epoch_of(producer.txn_first_offset)}:{producer.txn_first_offset}"
@@ -112,10 +113,10 @@ def in_buffer(partition: Partition, txn: TxnId) -> InBuffer:
 
 
 def _is_aborted(partition: Partition, producer_id: int, epoch: int) -> bool:
-    for aborted in partition.log.aborted_between(partition.log_start, partition.log_end):
+    for aborted in partition.aborted_between(partition.log_start, partition.log_end):
         if aborted.producer_id == producer_id:
-            found = place_of(partition, aborted.first_offset)
-            if found is not None and found[3].producer_epoch == epoch:
+            found = batch_at(partition, aborted.first_offset)
+            if found is not None and found.header.producer_epoch == epoch:
                 return True
     return False
 
@@ -136,10 +137,10 @@ def buffer_stats(topic: Topic, low_water_marks: dict[int, int] | None) -> Buffer
         max_read_position=f"{ledger}:{entry}",
         last_snapshot_timestamps=0,
         low_water_marks=low_water_marks,
-        ongoing_txn_size=partition.log.producers.open_transactions,
+        ongoing_txn_size=standing_of(partition).open_transactions,
         recover_start_time=topic.opened_ms,
         recover_end_time=topic.opened_ms,
-        total_aborted_transactions=len(partition.log.aborted_between(partition.log_start, partition.log_end)),
+        total_aborted_transactions=len(partition.aborted_between(partition.log_start, partition.log_end)),
     )
 
 
@@ -159,8 +160,8 @@ def position_in_pending_ack(
     topic: Topic, subscription: Subscription, entry: int, batch_index: int | None
 ) -> PositionInPendingAck:
     """What has become of a message, or of an entry, as far as transactions are concerned."""
-    found = place_of(topic.partition, entry) if topic.start <= entry < topic.end else None
-    end = entry + 1 if found is None else found[3].last_offset + 1
+    found = batch_at(topic.partition, entry) if topic.start <= entry < topic.end else None
+    end = entry + 1 if found is None else found.header.last_offset + 1
     if end <= subscription.cursor.mark_delete:
         return PositionInPendingAck("MarkDelete")
     if batch_index is not None:

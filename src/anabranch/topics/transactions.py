@@ -20,11 +20,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, NotCoordinator, Throttled, Unavailable
+from anabranch.base.errors import AnabranchError, CoordinatorLoading, NotCoordinator, Throttled, Unavailable
 from anabranch.groups.effects import Producer
 from anabranch.groups.records import OffsetKey
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
-from anabranch.groups.transaction_coordinator import TransactionCoordinator
+from anabranch.groups.transaction_coordinator import NoTransactions, TransactionCoordinator
 from anabranch.groups.transaction_ids import TxnId, coordinator_of, transactional_id
 from anabranch.groups.transaction_records import State, TopicPartition, Transaction
 from anabranch.groups.transactions import EPOCH_BUMP, PREPARED, is_resting
@@ -227,7 +227,10 @@ class Transactions:
             timer.cancel()
             self._open[txn.coordinator] -= 1
         id = txn.transactional_id
-        found = self._coordinator.find(id)
+        try:
+            found = self._coordinator.find(id)
+        except (NotCoordinator, CoordinatorLoading):  # another one has it by now, and its id with it
+            return
         if found is not None and is_resting(found):  # it may not be, for who comes while it ends
             self._free[txn.coordinator][id] = None
 
@@ -239,7 +242,7 @@ class Transactions:
             return None
         try:
             found = self._coordinator.find(txn.transactional_id)
-        except NotCoordinator:  # there never was a transaction
+        except NoTransactions:
             return None
         producer_id, epoch = txn.producer
         if found is None or found.producer_id != producer_id:

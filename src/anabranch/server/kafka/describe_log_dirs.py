@@ -56,9 +56,7 @@ def _wanted(request: Any, host: PartitionHost) -> dict[tuple[TopicName, int], No
 async def _sizes(
     host: PartitionHost, wanted: dict[tuple[TopicName, int], None]
 ) -> dict[tuple[TopicName, int], int]:
-    opened = {
-        (topic.name, partition.index): partition.size_bytes for topic, partition in host.open_partitions()
-    }
+    opened = {(replica.topic, replica.index): replica.log.size_bytes for replica in host.open_replicas()}
     unopened = [partition for partition in wanted if partition not in opened]
     measured = await asyncio.to_thread(host.stored_bytes, unopened) if unopened else []
     known = opened | dict(zip(unopened, measured, strict=True))

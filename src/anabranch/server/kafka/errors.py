@@ -59,6 +59,8 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.CoordinatorLoading: ErrorCode.coordinator_load_in_progress,
     errors.CoordinatorUnreadable: ErrorCode.coordinator_not_available,
     errors.CoordinatorNotAvailable: ErrorCode.coordinator_not_available,
+    errors.NotEnoughReplicas: ErrorCode.not_enough_replicas,
+    errors.OffsetNotAvailable: ErrorCode.offset_not_available,
     errors.DiskFull: ErrorCode.kafka_storage_error,
     errors.DiskFailed: ErrorCode.kafka_storage_error,
     OSError: ErrorCode.kafka_storage_error,  # what the disk said, as it said it

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
-from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
+from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopicId
 from anabranch.base.network import Chunk, FileRange
 from anabranch.base.waiters import Waiter
 from anabranch.log.compacted import CompactedLog
@@ -193,15 +193,14 @@ class Fetch(ToldAtOnce):
 
     def _read(self, partition: Partition, i: int, left: int) -> Fetched:
         wanted = self._wanted[i]
-        if partition.retired:
-            raise UnknownTopic("the topic is gone")
+        partition.check_leads()
         partition.check_leader_epoch(wanted.leader_epoch)
         if wanted.last_fetched_epoch >= 0:
             diverging = self._divergence(partition, wanted)
             if diverging is not None:
                 return Fetched(wanted.index, 0, partition.high_watermark, -1, -1, None, None, diverging)
         offset = wanted.fetch_offset
-        view = partition.log.view if self._wishes & COMPACTED else None
+        view = partition.view if self._wishes & COMPACTED else None
         if view is not None and 0 <= offset < view.horizon:
             return self._of_view(partition, view, i, left)
         ahead: Cursor | None = None
@@ -216,7 +215,7 @@ class Fetch(ToldAtOnce):
         )
         aborted = partition.aborted(offset, self._isolation, records)
         given: Chunk | None = records
-        if records is not None and (partition.log.has_entries or ahead is not None):
+        if records is not None and (partition.has_entries or ahead is not None):
             given = self._prepared(partition, i, records, ahead)
         elif offset > wanted.fetch_offset:
             given = passed(wanted.fetch_offset, offset, partition.leader_epoch)
@@ -248,7 +247,7 @@ class Fetch(ToldAtOnce):
     ) -> Chunk | None:
         """In Kafka's form, without what is acknowledged `ahead`; None if that has to be made first."""
         part: FileRange | bytes | asyncio.Future[None] = records
-        if partition.log.has_entries:
+        if partition.has_entries:
             part = kafka_part(partition, records, described=bool(self._wishes & DESCRIBED))
         if ahead is not None and not isinstance(part, asyncio.Future):
             part = unacked_part(partition, part, ahead)

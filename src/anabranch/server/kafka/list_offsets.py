@@ -10,6 +10,9 @@
     -6 next to tier     v11: -1, nothing is waiting to be
 
 The answer has a timestamp where a record was found, and from v4 on the leader epoch of the offset.
+A leader that does not know yet how far the records of those before it are safe has neither a latest offset
+nor one by time beyond what it knows: OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE (KIP-207).
+
 v2 has the isolation level, v4 the leader epoch that the client knows.  v10 has a time limit for
 looking at what is elsewhere.  A partition that comes twice is refused once.
 """
@@ -18,7 +21,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from anabranch.base.errors import AnabranchError
+from anabranch.base.errors import AnabranchError, OffsetNotAvailable
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation, TimestampAndOffset
 from anabranch.server.kafka.errors import code_of
@@ -37,6 +40,8 @@ _FIRST_VERSION_OF = {
 _NEVER = 1 << 15
 _NOTHING = TimestampAndOffset(-1, -1, -1)
 _CONSUMER = -1
+_ISOLATION = (Isolation.UNCOMMITTED, Isolation.COMMITTED)
+_SAYS_NOT_AVAILABLE = 5
 _LOOK_UPS_A_TURN = 32
 
 
@@ -65,26 +70,26 @@ async def _look_up(topic: str, part: Any, request: Any, ctx: RequestContext) -> 
     index, timestamp = part.partition_index, part.timestamp
     if timestamp < 0 and ctx.version < _FIRST_VERSION_OF.get(timestamp, _NEVER):
         return _answer(index, ErrorCode.unsupported_version)
-    try:
-        isolation = Isolation(request.isolation_level)
-    except ValueError:
+    if request.isolation_level not in _ISOLATION:
         return _answer(index, ErrorCode.unknown_server_error)  # as Kafka has it
+    isolation = Isolation(request.isolation_level)
     try:
         partition = ctx.services.partitions.partition(topic, index)
         partition.check_leader_epoch(part.current_leader_epoch)
-        end = partition.log_end if request.replica_id != _CONSUMER else _visible_end(partition, isolation)
-        return _answer(index, ErrorCode.none, await _offset_for(partition, timestamp, end))
+        isolation = isolation if request.replica_id == _CONSUMER else Isolation.LOG_END
+        return _answer(index, ErrorCode.none, await _offset_for(partition, timestamp, isolation))
+    except OffsetNotAvailable as error:
+        code = code_of(error) if ctx.version >= _SAYS_NOT_AVAILABLE else ErrorCode.leader_not_available
+        return _answer(index, code)
     except (AnabranchError, OSError) as error:
         return _answer(index, code_of(error))
 
 
-def _visible_end(partition: Partition, isolation: Isolation) -> int:
-    return partition.last_stable if isolation is Isolation.COMMITTED else partition.high_watermark
-
-
-async def _offset_for(partition: Partition, timestamp: int, end: int) -> TimestampAndOffset:
+async def _offset_for(partition: Partition, timestamp: int, isolation: Isolation) -> TimestampAndOffset:
     if timestamp == _LATEST:
-        return TimestampAndOffset(-1, end, partition.leader_epoch)
+        if isolation is not Isolation.LOG_END:
+            _check_knows_end(partition)
+        return TimestampAndOffset(-1, partition.limit(isolation), partition.leader_epoch)
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         start = partition.log_start
         epoch = partition.epoch_of(start)
@@ -95,7 +100,15 @@ async def _offset_for(partition: Partition, timestamp: int, end: int) -> Timesta
         found = await partition.max_timestamp()
     else:
         found = await partition.offset_for_time(timestamp)
-    return found if found is not None and found.offset < end else _NOTHING
+    if found is None or found.offset < partition.limit(isolation):
+        return found or _NOTHING
+    _check_knows_end(partition)
+    return _NOTHING
+
+
+def _check_knows_end(partition: Partition) -> None:
+    if not partition.knows_its_end:
+        raise OffsetNotAvailable(f"{partition}: the leader is new and does not know the high watermark yet")
 
 
 def _answer(index: int, code: ErrorCode, found: TimestampAndOffset = _NOTHING) -> Answer:

@@ -29,8 +29,9 @@ from anabranch.base.errors import (
 )
 from anabranch.base.seldom import Seldom
 from anabranch.cluster.topics import is_internal
+from anabranch.log.validation import INLINE_BYTES
 from anabranch.partition.host import ServedTopic
-from anabranch.partition.partition import INLINE_BYTES, Partition
+from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.records.record import MissingKeys
@@ -183,7 +184,7 @@ def _by_lane(
         produced = [stored]
         unacknowledged = [_Unacknowledged(produced, 0, acknowledged)]
         return _answer_later(acks, version, [(name, produced)], unacknowledged)
-    return (head + PLACED.pack(0, base_offset, append_time_ms, partition.log.log_start) + tail,)
+    return (head + PLACED.pack(0, base_offset, append_time_ms, partition.log_start) + tail,)
 
 
 def _closed(request: ProduceRequest, ctx: RequestContext) -> list[tuple[ServedTopic, int]]:
@@ -354,8 +355,7 @@ async def _append_slowly(
         def admit() -> None:
             check_still_in(target, id, producer, ctx)
 
-    if partition.retired:  # while those before it were prepared
-        raise UnknownTopic("the topic is gone")
+    partition.check_leads()  # still, after those before it were prepared
     if partition.is_heavy(records):
         return await partition.append_heavy(records, request.acks, admit)
     if admit is not None:

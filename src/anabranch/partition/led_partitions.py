@@ -1,0 +1,42 @@
+"""The partitions of one topic as far as this broker leads them: what the shards of a coordinator are on."""
+
+from anabranch.base.errors import NotOwner, UnknownTopic
+from anabranch.partition.host import PartitionHost
+from anabranch.partition.partition import Partition
+
+
+class LedPartitions:
+    def __init__(self, host: PartitionHost, topic: str) -> None:
+        self._host = host
+        self._topic = topic
+        self._unwritten: dict[int, int] = {}  # partitions that were, and the epoch in which they were led
+
+    @property
+    def count(self) -> int:
+        """UnknownTopic if there is no such topic."""
+        return len(self._host.topic(self._topic).partitions)
+
+    def partition(self, index: int) -> Partition:
+        """NotOwner if another broker leads it, UnknownTopic if it does not exist."""
+        return self._host.partition(self._topic, index)
+
+    def is_led(self, index: int) -> bool:
+        try:
+            self._host.leader_epoch(self._topic, index)
+        except (NotOwner, UnknownTopic):
+            return False
+        return True
+
+    def is_unwritten(self, index: int) -> bool:
+        """Whether nothing was ever written to a partition that this broker leads: nobody has opened it.
+
+        NotOwner if another broker leads it.  Opening one ends that, so whoever keeps the partitions it opens
+        may ask often: the folder is looked for once in an epoch.
+        """
+        epoch = self._host.leader_epoch(self._topic, index)
+        if self._unwritten.get(index) == epoch:
+            return True
+        is_unwritten = self._host.is_unwritten(self._topic, index)
+        if is_unwritten:
+            self._unwritten[index] = epoch
+        return is_unwritten
