@@ -14,7 +14,7 @@ as references: a `FileRange` is not read until the socket has room, so a client 
 its answers costs their headers, not their records.
 
 File ranges go out by `sendfile`.  A page that is not in the cache would block the whole loop there,
-so a range that is not there is first read by a thread (`page_cache`) and the send goes on after that.
+so a range that is not there is first read by a thread (`base/disk`) and the send goes on after that.
 """
 
 import asyncio
@@ -26,7 +26,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from anabranch.base.disk import Buffer, File
-from anabranch.base.page_cache import is_cached, read_through
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +40,14 @@ class FileRange(NamedTuple):
     file: File
     position: int
     size: int
+
+    def is_cached(self) -> bool:
+        """Whether it can be read without waiting for the disk."""
+        return self.file.is_cached(self.position, self.size)
+
+    def read_ahead(self) -> "asyncio.Future[None]":
+        """Bring it into memory; done when it is there."""
+        return self.file.read_ahead(self.position, self.size)
 
 
 Chunk = Buffer | FileRange
@@ -209,9 +216,9 @@ class TcpLink(asyncio.BufferedProtocol):
                 head = self._queue[0]
                 if type(head) is FileRange:
                     # Once is enough: there are file systems that always say they would wait.
-                    if not self._warmed and not is_cached(head):
+                    if not self._warmed and not head.is_cached():
                         self._block()
-                        self._loop.run_in_executor(None, read_through, head).add_done_callback(self._read)
+                        head.read_ahead().add_done_callback(self._read)
                         return
                     self._send_range(head)
                 else:

@@ -207,11 +207,11 @@ def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
 ) -> None:
     asked: list[int] = []
 
-    def never_cached(part: FileRange) -> bool:
-        asked.append(part.position)
+    def never_cached(file: File, at: int, size: int) -> bool:
+        asked.append(at)
         return False
 
-    monkeypatch.setattr(network, "is_cached", never_cached)
+    monkeypatch.setattr(File, "is_cached", never_cached)
     monkeypatch.setattr(network, "_NOWAIT", None)  # small ranges have no way of their own then
 
     async def scenario() -> None:
@@ -227,10 +227,10 @@ def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
     run(scenario)
 
 
-def test_whether_a_range_is_cached(file: File) -> None:
+async def test_whether_a_range_is_cached(file: File) -> None:
     file.pread(len(PATTERN), 0)
-    assert page_cache.is_cached(FileRange(file, 0, len(PATTERN)))
-    page_cache.read_through(FileRange(file, 10, len(PATTERN) + 1000))
+    assert FileRange(file, 0, len(PATTERN)).is_cached()
+    await FileRange(file, 10, len(PATTERN) + 1000).read_ahead()
     file.close()
 
 
@@ -242,11 +242,11 @@ def test_a_file_system_that_cannot_say_is_taken_for_cached(
         raise OSError(answer, os.strerror(answer))
 
     monkeypatch.setattr(os, "preadv", preadv)
-    assert page_cache.is_cached(FileRange(file, 0, 1))
+    assert FileRange(file, 0, 1).is_cached()
     file.close()
 
 
-def test_a_file_system_that_would_always_wait_is_not_believed(
+async def test_a_file_system_that_would_always_wait_is_not_believed(
     file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = os.preadv
@@ -259,9 +259,9 @@ def test_a_file_system_that_would_always_wait_is_not_believed(
     monkeypatch.setattr(os, "preadv", preadv)
     monkeypatch.setattr(page_cache, "_doubted", set())
     part = FileRange(file, 0, len(PATTERN))
-    assert not page_cache.is_cached(part)
-    page_cache.read_through(part)
-    assert page_cache.is_cached(part)
+    assert not part.is_cached()
+    await part.read_ahead()
+    assert part.is_cached()
     file.close()
 
 
@@ -375,7 +375,7 @@ def test_a_peer_that_leaves_in_the_middle(run: Run, file: File) -> None:
 def test_a_peer_that_leaves_while_a_range_is_read(
     run: Run, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "is_cached", lambda part: False)
+    monkeypatch.setattr(File, "is_cached", lambda *_: False)
 
     async def scenario() -> None:
         async with connected() as (peer, _client):
@@ -401,7 +401,7 @@ def cut(file: File) -> None:
 def test_a_range_that_is_gone_closes_the_link(
     run: Run, file: File, harm: Callable[[File], None], cold: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "is_cached", lambda part: not cold)
+    monkeypatch.setattr(File, "is_cached", lambda *_: not cold)
 
     async def scenario() -> None:
         async with connected() as (peer, client):
