@@ -19,40 +19,13 @@ from anabranch.base import network, page_cache
 from anabranch.base.disk import DirectDisk, File
 from anabranch.base.errors import Unavailable
 from anabranch.base.network import FileRange, Link, Listener, SocketOptions, TcpNetwork
+from tests.support.links import Upper
 from tests.support.waiting import until
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
 
 PATTERN = bytes(range(251)) * 4001  # a prime, so that a shift never looks right: about a megabyte
-
-
-class Upper:
-    """The upper half of a connection: keeps what comes, tells what happened."""
-
-    def __init__(self) -> None:
-        self.link: Link
-        self.got = b""
-        self.happened: list[str] = []
-        self.on_received: Callable[[], None] = lambda: None
-        self._buffer = memoryview(bytearray(65536))
-
-    def opened(self, link: Link) -> None:
-        self.link = link
-        self.happened.append("opened")
-
-    def buffer(self) -> memoryview:
-        return self._buffer
-
-    def received(self, size: int) -> None:
-        self.got += bytes(self._buffer[:size])
-        self.on_received()
-
-    def drained(self) -> None:
-        self.happened.append("drained")
-
-    def closed(self) -> None:
-        self.happened.append("closed")
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
