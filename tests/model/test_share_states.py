@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import (
     CoordinatorNotAvailable,
     DiskFailed,
@@ -22,7 +21,7 @@ from anabranch.base.errors import (
     TooLarge,
     UnknownTopic,
 )
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.groups.parts import TopicFacts
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.share_state import DeliveryState, ShareKey, ShareState, ShareStates, StateBatch
@@ -33,8 +32,8 @@ from anabranch.groups.share_states import (
     share_key_text,
 )
 from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock
 
 PARTITIONS = 2
@@ -46,7 +45,7 @@ FREE, DONE, SET_ASIDE = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, Del
 class Kept:
     def __init__(self, data: Path, *, with_topic: bool = True, **config: Any) -> None:
         clock = SetClock()
-        self.host = PartitionHost(DirectDisk(), clock, data, BrokerId(1))
+        self.host = a_host(data, clock)
         if with_topic:
             self.add()
         self.host.recover()

@@ -13,7 +13,7 @@ from random import Random
 from uuid import UUID, uuid4
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.cluster.positions import StoredPositions, SubscribedGroups
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
@@ -21,10 +21,10 @@ from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
 from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.subscriptions.durable import CursorName, DurableCursor, SubscriptionDocument
 from anabranch.subscriptions.positions import Positions
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock, records, release
 from tests.support.offsets import in_columns
 
@@ -67,7 +67,7 @@ class Kept:
 
     def start(self) -> None:
         self.disk = DirectDisk()
-        self.host = host = PartitionHost(self.disk, self.clock, self.data, BrokerId(1))
+        self.host = host = a_host(self.data, self.clock, self.disk)
         for name in self._ids:
             self._add(name)
         host.recover()

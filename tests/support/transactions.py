@@ -16,7 +16,7 @@ from uuid import UUID
 
 from anabranch.base.disk import DirectDisk, Disk
 from anabranch.base.errors import InvalidTransactionState
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.base.network import FileRange
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
@@ -29,11 +29,11 @@ from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoo
 from anabranch.groups.transaction_markers import Markers
 from anabranch.groups.transaction_records import TopicPartition
 from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition_log import Isolation
 from anabranch.records.batch import split_batches
 from anabranch.records.record import iter_records, payload_of
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock, records
 from tests.support.offsets import in_columns
 
@@ -61,7 +61,7 @@ class Transacting:
     # --- life
 
     def start(self, disk: Disk | None = None) -> None:
-        self.host = PartitionHost(disk or DirectDisk(), self.clock, self.data, BrokerId(1))
+        self.host = a_host(self.data, self.clock, disk or DirectDisk())
         for number, (name, count) in enumerate(TOPICS.items()):
             compact = {"cleanup.policy": "compact"} if name != "out" else {}
             self.host.add_topic(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.node import Node
+from anabranch.node import Node, this_machine
 from anabranch.partition.folders import CLEAN_STOP
 from anabranch.server.config_file import load
 
@@ -17,7 +17,7 @@ ANY_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "brokerServicePort": "0", "
 
 
 def node_on(data: Path, **ports: str) -> Node:
-    return Node(load(None, {}, {"log.dirs": str(data), **ANY_PORTS, **ports}))
+    return Node(load(None, {}, {"log.dirs": str(data), **ANY_PORTS, **ports}), this_machine())
 
 
 @pytest.fixture

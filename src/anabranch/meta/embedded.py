@@ -17,12 +17,12 @@ Ephemeral nodes are not journalled: they last as long as the process, which is a
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, Unavailable
+from anabranch.base.executors import Executors, thread_pool
 from anabranch.meta.journal import Journal, frame_of
 from anabranch.meta.plans import Plan, plan_create, plan_delete, plan_put
 from anabranch.meta.recovery import recover
@@ -60,11 +60,11 @@ class _Watch:
 
 
 class EmbeddedStore:
-    def __init__(self, journal: Journal, tree: Tree) -> None:
+    def __init__(self, journal: Journal, tree: Tree, executors: Executors) -> None:
         self.tree = tree
         self._staged = tree.copy()
         self._journal = journal
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._thread = executors("metadata", 1)
         self._waiting: list[_Request] = []
         self._waiting_bytes = 0
         self._watches: list[_Watch] = []
@@ -73,9 +73,9 @@ class EmbeddedStore:
         self._idle.set()
 
     @classmethod
-    def open(cls, path: Path, disk: Disk) -> "EmbeddedStore":
+    def open(cls, path: Path, disk: Disk, executors: Executors = thread_pool) -> "EmbeddedStore":
         """The store kept in the file `path`, whose folder is there."""
-        return cls(*recover(path, disk))
+        return cls(*recover(path, disk), executors)
 
     async def get(self, path: str) -> Versioned | None:
         return self.tree.get(path)

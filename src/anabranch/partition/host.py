@@ -15,7 +15,6 @@ Look-ups on the produce and fetch paths are two dictionary gets and a list index
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -23,6 +22,7 @@ from uuid import UUID
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, InvalidTopicName, NotOwner, UnknownTopic
+from anabranch.base.executors import Executors
 from anabranch.base.ids import BrokerId, TopicName, id_text
 from anabranch.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -51,7 +51,8 @@ from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
 
-_threads = ThreadPoolExecutor(2, thread_name_prefix="unpack")
+_UNPACKING_THREADS = 2
+_SYNCING_THREADS = 4  # threads of their own: who waits for a sync does not wait for an unlink
 
 
 class LogDir(NamedTuple):
@@ -81,8 +82,15 @@ class ServedTopic:
 
 class PartitionHost:
     def __init__(
-        self, disk: Disk, clock: Clock, data: Path, broker: BrokerId, flusher: Flusher | None = None
+        self,
+        disk: Disk,
+        clock: Clock,
+        data: Path,
+        broker: BrokerId,
+        executors: Executors,
+        syncing: int = _SYNCING_THREADS,
     ) -> None:
+        """`syncing` is how many threads sync logs, though not fewer than a few."""
         self._disk = disk
         self._clock = clock
         self._broker = broker
@@ -94,11 +102,19 @@ class PartitionHost:
         self._log_starts = read_offsets(disk, data / LOG_STARTS)
         self._high_watermarks = read_offsets(disk, data / HIGH_WATERMARKS)
         self.data = data
-        self.translations = Translations()
-        self.flusher = flusher or Flusher(disk, _threads, 2)
+        self.translations = Translations(executors("translate", 1))
+        syncing = max(_SYNCING_THREADS, syncing)
+        self.flusher = Flusher(disk, executors("sync", syncing), syncing)
         self.touched: set[Replica] = set()
         """Those that were written to, trimmed or configured since somebody has looked after them."""
-        self._around = Surroundings(broker, clock, self.flusher, self.translations, self.touched, _threads)
+        self._around = Surroundings(
+            broker,
+            clock,
+            self.flusher,
+            self.translations,
+            self.touched,
+            executors("unpack", _UNPACKING_THREADS),
+        )
         self.on_open: Callable[[Replica], None] = lambda replica: None
         self.on_close: Callable[[Replica], None] = lambda replica: None
         self.on_removed: Callable[[Path], None] = lambda folder: None
@@ -166,7 +182,7 @@ class PartitionHost:
     def _move_away(self, folder: Path) -> None:
         if not self._disk.exists(folder):
             return
-        away = deleted_folder(self.data)
+        away = deleted_folder(self._disk, self.data)
         try:
             self._disk.make_dirs(away.parent)
             self._disk.rename(folder, away)

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -21,7 +20,7 @@ from anabranch.base.errors import (
     TooLarge,
     Unavailable,
 )
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.base.seldom import Seldom
 from anabranch.groups import runtime
 from anabranch.groups.committing import Commit, TopicCommit
@@ -34,10 +33,10 @@ from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.shard import GroupShard
 from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock
 from tests.support.offsets import in_columns
 from tests.support.waiting import until
@@ -50,7 +49,7 @@ class Cluster:
     """One broker's partitions and what it knows of topics."""
 
     def __init__(self, data: Path, clock: SetClock) -> None:
-        self.host = PartitionHost(DirectDisk(), clock, data, BrokerId(1))
+        self.host = a_host(data, clock)
         self.made = 0
         self.refuses = False
 

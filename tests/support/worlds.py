@@ -1,0 +1,76 @@
+"""Worlds for nodes under test, and the parts of a node without its ports.
+
+    async with node_parts(folder, num_partitions="3") as parts:
+        await parts.cluster.create_topic(...)
+
+The clock is set by the test, randomness comes from a seed, disk and threads are real.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from anabranch.base.clock import Clock
+from anabranch.base.disk import DirectDisk, Disk
+from anabranch.base.network import Network
+from anabranch.meta.store import MetadataStore
+from anabranch.node import this_machine
+from anabranch.node_parts import NodeParts, NodeWorld
+from anabranch.server.config_file import load
+from tests.support.logs import SetClock
+
+
+def a_world(
+    *,
+    clock: Clock | None = None,
+    seed: int = 7,
+    disk: Disk | None = None,
+    network: Network | None = None,
+    store: MetadataStore | None = None,
+) -> NodeWorld:
+    """This machine, but for what is given; a `store` is shared, and outlives the node."""
+    world = replace(this_machine(), random=Random(seed))
+    if clock is not None:
+        world = replace(world, clock=clock)
+    if disk is not None:
+        world = replace(world, disk=lambda most_open, executors: disk)
+    if network is not None:
+        world = replace(world, network=network)
+    if store is not None:
+        lent: Any = _Lent(store)
+
+        async def open_store(*_: object) -> Any:
+            return lent
+
+        world = replace(world, open_store=open_store)
+    return world
+
+
+class _Lent:
+    """Somebody else's store: who has it does not close it."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def close(self) -> None:
+        """Others use it."""
+
+
+@asynccontextmanager
+async def node_parts(data: Path, world: NodeWorld | None = None, **settings: str) -> AsyncIterator[NodeParts]:
+    """The parts of a broker on `data`, which may have been another's; a setting's dots are underscores."""
+    static = {name.replace("_", "."): value for name, value in settings.items()}
+    DirectDisk().make_dirs(data)
+    parts = NodeParts(load(None, {}, {"log.dirs": str(data), **static}), world or a_world(clock=SetClock()))
+    await parts.open()
+    try:
+        yield parts
+    finally:
+        await parts.quiesce()
+        await parts.close()
