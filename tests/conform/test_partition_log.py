@@ -30,8 +30,10 @@ from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation, PartitionLog
 from anabranch.records.batch import BatchHeader, split_batches
 from anabranch.records.builder import build_batch
+from anabranch.records.control import Marker
 from anabranch.records.record import Record, iter_records, payload_of
-from tests.support.logs import START_MS, marker, put, records
+from tests.support.images import topic_image
+from tests.support.logs import START_MS, records
 from tests.unit.partition.test_host import hosted
 
 ALL = 1 << 30
@@ -58,19 +60,19 @@ class OnDisk:
         self._made += 1
         self._config = LogConfig(**config)
         name = TopicName.from_kafka(f"made-{self._made}")
-        self._host.add_topic(name, UUID(int=100 + self._made), 1, self._config)
+        self._host.add_topic(topic_image(name, UUID(int=100 + self._made)), self._config)
         return self._host.partition(name, 0)
 
     def again(self, log: PartitionLog) -> Partition:
         self._host.close()
         self._host = hosted(self._folder)
         name = TopicName.from_kafka(f"made-{self._made}")
-        self._host.add_topic(name, UUID(int=100 + self._made), 1, self._config)
+        self._host.add_topic(topic_image(name, UUID(int=100 + self._made)), self._config)
         return self._host.partition(name, 0)
 
     def put_marker(self, log: PartitionLog, producer_id: int, *, commit: bool) -> None:
         assert isinstance(log, Partition)
-        put(log.log, marker(producer_id, commit=commit))
+        log.end_transaction(producer_id, 0, Marker(commit, 0))
         log.append(memoryview(records("after")), -1)
 
 

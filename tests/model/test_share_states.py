@@ -32,8 +32,10 @@ from anabranch.groups.share_states import (
     share_key_text,
 )
 from anabranch.log.config import LogConfig
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.partition.partition import Partition
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock
 
 PARTITIONS = 2
@@ -54,14 +56,13 @@ class Kept:
             clock,
             self,
             lambda: told,
-            lambda index: self.host.partition(SHARE_STATE_TOPIC, index),
-            lambda index: self.host.is_stored(SHARE_STATE_TOPIC, index),
+            LedPartitions(self.host, SHARE_STATE_TOPIC),
             self.make,
         )
 
     def add(self) -> None:
         config = LogConfig.build(ShareStateConfig().topic_config, {})
-        self.host.add_topic(TopicName.from_kafka(SHARE_STATE_TOPIC), ID, PARTITIONS, config)
+        self.host.add_topic(topic_image(SHARE_STATE_TOPIC, ID, PARTITIONS), config)
 
     async def make(self) -> None:
         self.add()

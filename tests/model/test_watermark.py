@@ -52,7 +52,7 @@ def test_against_its_definition(
             moved = ours.replica_reached(what, end)
             model.ends[what] = end
         else:
-            moved = ours.in_sync_changed(what)
+            moved = ours.in_sync_changed(what, min_insync)
             model.in_sync = what
         model.look()
         assert ours.offset == model.offset
@@ -69,7 +69,7 @@ def test_the_picture_in_its_module(in_sync: set[int], min_insync: int, offset: i
     for replica, end in zip(REPLICAS, (9, 7, 4), strict=False):
         watermark.replica_reached(replica, end)
     assert watermark.offset == (4 if min_insync <= 3 else 0)
-    watermark.in_sync_changed(frozenset(map(BrokerId, in_sync)))
+    watermark.in_sync_changed(frozenset(map(BrokerId, in_sync)), min_insync)
     assert watermark.offset == offset
 
 

@@ -25,6 +25,7 @@ from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, Upke
 from anabranch.partition.partition import Partition
 from anabranch.partition.upkeep import Upkeep
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock, records, release
 
 
@@ -60,7 +61,7 @@ class Hosted:
     def _begin(self) -> None:
         self.host = a_host(self.data, self.clock, self.disk)
         for name, (topic_id, count, config) in self._topics.items():
-            self.host.add_topic(TopicName.from_kafka(name), topic_id, count, config)
+            self.host.add_topic(topic_image(name, topic_id, count), config)
         self.upkeep = Upkeep(self.host, self.disk, self.clock, self.config, thread_pool, self.worker)
         self.host.recover()
 
@@ -72,16 +73,15 @@ class Hosted:
         self._begin()
 
     def kill(self) -> None:
-        for _, partition in self.host.open_partitions():
-            for segment in partition.log.segments:
-                segment.close()
+        for replica in self.host.open_replicas():
+            replica.close()
         release(self.disk)
         self.upkeep.abandon()
 
     def topic(self, name: str, partitions: int = 1, **config: Any) -> str:
         made = (uuid.uuid4(), partitions, LogConfig(**config))
         self._topics[name] = made
-        self.host.add_topic(TopicName.from_kafka(name), *made)
+        self.host.add_topic(topic_image(name, made[0], partitions), made[2])
         return name
 
     def configure(self, name: str, **config: Any) -> None:

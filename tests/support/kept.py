@@ -21,10 +21,12 @@ from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
 from anabranch.log.config import LogConfig
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.subscriptions.durable import CursorName, DurableCursor, SubscriptionDocument
 from anabranch.subscriptions.positions import Positions
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock, records, release
 from tests.support.offsets import in_columns
 
@@ -57,7 +59,7 @@ class Kept:
         self._ids.setdefault(name, uuid4())
         policy = "compact" if name.startswith("__") else "delete"
         config = LogConfig.build({"cleanup.policy": policy}, {})
-        self.host.add_topic(TopicName.from_kafka(name), self._ids[name], PARTITIONS, config)
+        self.host.add_topic(topic_image(name, self._ids[name], PARTITIONS), config)
 
     async def _make(self, name: str) -> None:
         await asyncio.sleep(0)
@@ -74,16 +76,14 @@ class Kept:
         self.states = SubscriptionStates(
             self.clock,
             self,
-            lambda index: host.partition(SUBSCRIPTION_TOPIC, index),
-            lambda index: host.is_stored(SUBSCRIPTION_TOPIC, index),
+            LedPartitions(host, SUBSCRIPTION_TOPIC),
             lambda: self._make(SUBSCRIPTION_TOPIC),
         )
         seen = SubscribedGroups(self.states)
         self.groups = GroupCoordinator(
             self.clock,
             Surroundings(lambda: self.config, self, Random(1), subscriptions=seen),
-            lambda index: host.partition(OFFSETS_TOPIC, index),
-            lambda index: host.is_stored(OFFSETS_TOPIC, index),
+            LedPartitions(host, OFFSETS_TOPIC),
             lambda: self._make(OFFSETS_TOPIC),
         )
         self.stored = StoredPositions(self.groups, self.states, self)
@@ -93,9 +93,8 @@ class Kept:
     def kill(self) -> None:
         self.groups.close()
         self.states.close()
-        for _, partition in self.host.open_partitions():
-            for segment in partition.log.segments:
-                segment.close()
+        for replica in self.host.open_replicas():
+            replica.close()
         release(self.disk)
 
     def bounds(self, topic: str, index: int) -> tuple[int, int]:

@@ -34,6 +34,7 @@ from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.schema import request_schema, response_schema
 from tests.compat.clients.raw import build
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock
 
 PRODUCE, FETCH = 0, 1
@@ -69,7 +70,7 @@ class Served:
 
     def topic(self, name: str, partitions: int = 1, **config: Any) -> UUID:
         self.ids[name] = topic_id = UUID(int=len(self.ids) + 1000)
-        self.host.add_topic(TopicName.from_kafka(name), topic_id, partitions, LogConfig(**config))
+        self.host.add_topic(topic_image(name, topic_id, partitions), LogConfig(**config))
         return topic_id
 
     def delete(self, name: str) -> None:

@@ -51,6 +51,7 @@ from anabranch.topics.subscribing import Wanted
 from anabranch.topics.surroundings import Surroundings
 from tests.support.compaction import view_worker_here
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock
 
 DEFAULT_RULES = rules_of(PolicyDefaults(), NamespacePolicies())
@@ -230,12 +231,12 @@ class Bench:
         self.host = a_host(self.folder, self.clock, disk)
         for name, topic in self.written.items():
             if name.is_persistent:
-                self.host.add_topic(name, topic.id, topic.partition_count, LogConfig())
+                self.host.add_topic(topic_image(name, topic.id, topic.partition_count), LogConfig())
         self.host.recover()
 
         def bounds(topic: str, index: int) -> tuple[int, int]:
             partition = self.host.partition(topic, index)
-            return 0 if partition.log.view is not None else partition.log_start, partition.log_end
+            return 0 if partition.view is not None else partition.log_start, partition.log_end
 
         self.positions = Positions(self.store, self.store, bounds)
         self.topics = Topics(
@@ -273,7 +274,7 @@ class Bench:
         written.created_ms = self.clock.now_ms()
         self.written[topic] = written
         if topic.is_persistent:
-            self.host.add_topic(topic, written.id, written.partition_count, LogConfig(**config))
+            self.host.add_topic(topic_image(topic, written.id, written.partition_count), LogConfig(**config))
         return topic
 
     def rule(self, name: str, **rules: Any) -> None:

@@ -16,7 +16,6 @@ from uuid import UUID
 
 from anabranch.base.disk import DirectDisk, Disk
 from anabranch.base.errors import InvalidTransactionState
-from anabranch.base.ids import TopicName
 from anabranch.base.network import FileRange
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
@@ -29,11 +28,13 @@ from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoo
 from anabranch.groups.transaction_markers import Markers
 from anabranch.groups.transaction_records import TopicPartition
 from anabranch.log.config import LogConfig
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.partition.partition_log import Isolation
 from anabranch.records.batch import split_batches
 from anabranch.records.record import iter_records, payload_of
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock, records
 from tests.support.offsets import in_columns
 
@@ -64,20 +65,17 @@ class Transacting:
         self.host = a_host(self.data, self.clock, disk or DirectDisk())
         for number, (name, count) in enumerate(TOPICS.items()):
             compact = {"cleanup.policy": "compact"} if name != "out" else {}
-            self.host.add_topic(
-                TopicName.from_kafka(name), UUID(int=number + 1), count, LogConfig.build(compact, {})
-            )
+            self.host.add_topic(topic_image(name, UUID(int=number + 1), count), LogConfig.build(compact, {}))
         self.host.recover()
         self.groups = GroupCoordinator(
             self.clock,
             Surroundings(GroupConfig, self, Random(1)),
-            lambda index: self.host.partition(OFFSETS_TOPIC, index),
-            lambda index: self.host.is_stored(OFFSETS_TOPIC, index),
+            LedPartitions(self.host, OFFSETS_TOPIC),
             self._no_topic,
         )
         self.coordinator = TransactionCoordinator(
             self.clock,
-            self.host,
+            LedPartitions(self.host, STATE_TOPIC),
             lambda: self.config,
             self._new_id,
             self._no_topic,
@@ -87,9 +85,8 @@ class Transacting:
     def kill(self) -> None:
         self.coordinator.close()
         self.groups.close()
-        for _, partition in self.host.open_partitions():
-            for segment in partition.log.segments:
-                segment.close()
+        for replica in self.host.open_replicas():
+            replica.close()
 
     def stop(self) -> None:
         self.coordinator.close()

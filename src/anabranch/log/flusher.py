@@ -89,6 +89,10 @@ class Flusher:
         self._named.pop(opened, None)
         self._failed.pop(opened, None)
 
+    def close(self) -> None:
+        """Let the threads go; what they are at they end."""
+        self._threads.shutdown()
+
     async def _run(self, opened: LocalLog, waiting: Waiting) -> None:
         """Sync until nobody waits any more."""
         try:

@@ -13,7 +13,7 @@ behind it.
 
 import asyncio
 
-from anabranch.base.errors import AnabranchError
+from anabranch.base.errors import AnabranchError, NotOwner
 from anabranch.base.network import FileRange
 from anabranch.partition.chunked import whole_payload
 from anabranch.partition.partition import Partition
@@ -120,6 +120,8 @@ async def _made(partition: Partition, header: BatchHeader, batch: memoryview, de
         pieces = await in_turns(made.pieces(payload))
         del payload  # large ones would be there several times over
         return Translated(made.sealed(pieces))
+    except NotOwner:
+        raise
     except AnabranchError as error:
         passed_over(header, "Kafka's clients", error)
         return Translated(as_gap(header))

@@ -254,9 +254,7 @@ class Partition:
                 timestamp=self._around.clock.now_ms(),
             )
         )
-        appended = self._store(batch, read_header(batch), -1, ALL)
-        self.log.producers.safe_below(self._hw.offset)
-        return appended
+        return self._store(batch, read_header(batch), -1, ALL)
 
     def _store(self, batch: memoryview, header: BatchHeader, append_time_ms: int, acks: int) -> Appended:
         base_offset = self.log.append(batch, header, self.leader_epoch)
@@ -268,7 +266,7 @@ class Partition:
         around = self._around
         around.touched.add(self.replica)
         if self._hw.replica_reached(around.broker, end):
-            self._waiters.wake()
+            self._moved()
         return self.acknowledgement(end, acks)
 
     def acknowledgement(self, end: int, acks: int = ALL) -> "asyncio.Future[None] | None":

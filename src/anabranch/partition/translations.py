@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from typing import NamedTuple, TypeVar
 
-from anabranch.base.errors import AnabranchError
+from anabranch.base.errors import AnabranchError, NotOwner
 from anabranch.base.seldom import Seldom
 from anabranch.records.batch import BatchHeader
 
@@ -115,6 +115,8 @@ class Translations:
                 failure: BaseException | None = None
                 try:
                     self.keep(key, await work())
+                except NotOwner as error:  # what another leader has is not known here, and no gap
+                    failure = error
                 except BaseException as error:  # a mistake of ours, or the end: nobody may wait for ever
                     failure = error
                     raise

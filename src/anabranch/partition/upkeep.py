@@ -172,6 +172,7 @@ class Upkeep:
 
     def abandon(self) -> None:
         """Let the threads go, and leave the logs as they are."""
+        self.flusher.close()
         for threads in (self._threads, self._saving_thread):
             threads.shutdown()
 

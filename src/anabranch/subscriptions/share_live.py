@@ -17,7 +17,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, Fenced, InvalidRecordState, NotOwner
+from anabranch.base.errors import (
+    AnabranchError,
+    Fenced,
+    InvalidRecordState,
+    NotOwner,
+    UnknownTopic,
+    UnknownTopicId,
+)
 from anabranch.base.network import Chunk, FileRange
 from anabranch.base.seldom import Seldom
 from anabranch.base.waiters import Waiter, Waiters
@@ -134,7 +141,10 @@ class LiveSharePartition:
 
     def _begin(self) -> tuple[SharePartition, Partition]:
         share, partition = self._share, self._partition
-        partition.check_leads()
+        try:
+            partition.check_leads()
+        except UnknownTopic as error:
+            raise UnknownTopicId(str(error)) from error
         if self._is_over:
             raise NotOwner(f"partition {self.key.partition} is not led here any more for {self.key.group!r}")
         share.rules = rules_of(self._around.config_of(self.key.group))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from anabranch.base.errors import CoordinatorNotAvailable, TooLarge
+from anabranch.base.errors import CoordinatorLoading, TooLarge
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.deletion import delete_group
 from anabranch.groups.group import GroupKind
@@ -424,11 +424,15 @@ async def test_a_log_that_lost_its_beginning_is_read_from_what_is_left(kept: Kep
 
 
 async def test_the_slowest_subscription_holds_the_log(kept: Kept) -> None:
-    assert kept.stored.hold("orders", 0) == 0, "nobody knows yet"
-    await kept.states.load()
     assert kept.stored.hold("orders", 0) is None
-    slow = await kept.create("slow", at=10)
+    await kept.create("slow", at=10)
     await kept.create("fast", at=50)
+    restart(kept)
+    assert kept.stored.hold("orders", 0) == 0, "nobody knows yet"
+    await kept.groups.load()
+    await kept.states.load()
+    slow = await kept.find("slow")
+    assert slow is not None
     assert (kept.stored.hold("orders", 0), kept.stored.hold("orders", 1)) == (10, None)
     slow.cursor.ack_up_to(70)
     await kept.positions.save(slow)
@@ -455,7 +459,9 @@ async def test_names_are_found_by_what_they_are(kept: Kept) -> None:
     cursor = await kept.create("s", at=0)
     assert kept.positions.find(CursorName("s", "orders", 0)) is cursor
     assert kept.positions.find(CursorName("s", "orders", 1)) is None
-    with pytest.raises(CoordinatorNotAvailable):
+    assert kept.states.has(OffsetKey("s", "orders", 0))
+    restart(kept)
+    with pytest.raises(CoordinatorLoading):
         kept.states.has(OffsetKey("s", "orders", 0))
     await kept.states.load()
     assert not kept.states.has(OffsetKey("s", "orders", 1))

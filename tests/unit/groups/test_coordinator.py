@@ -33,10 +33,12 @@ from anabranch.groups.offsets import Fetch, TopicPartitions
 from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.shard import GroupShard
 from anabranch.log.config import LogConfig
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock
 from tests.support.offsets import in_columns
 from tests.support.waiting import until
@@ -61,8 +63,8 @@ class Cluster:
         self.add()
 
     def add(self) -> None:
-        name = TopicName.from_kafka(OFFSETS_TOPIC)
-        self.host.add_topic(name, TOPIC_ID, PARTITIONS, LogConfig.build({"cleanup.policy": "compact"}, {}))
+        config = LogConfig.build({"cleanup.policy": "compact"}, {})
+        self.host.add_topic(topic_image(OFFSETS_TOPIC, TOPIC_ID, PARTITIONS), config)
 
     def by_name(self, name: str) -> TopicFacts | None:
         served = {topic.name.kafka for topic in self.host.topics()}
@@ -115,8 +117,7 @@ async def coordinated(
     groups = GroupCoordinator(
         clock,
         Surroundings(lambda: told, cluster, Random(1)),
-        lambda index: cluster.host.partition(OFFSETS_TOPIC, index),
-        lambda index: cluster.host.is_stored(OFFSETS_TOPIC, index),
+        LedPartitions(cluster.host, OFFSETS_TOPIC),
         cluster.make,
     )
     try:
@@ -211,7 +212,7 @@ async def test_partitions_that_nobody_uses_stay_closed(tmp_path: Path) -> None:
     async with coordinated(tmp_path) as broker:
         await broker.groups.load()
         assert len(await broker.groups.look_at_all()) == 1
-        assert len(list(broker.cluster.host.open_partitions())) == 1
+        assert len(list(broker.cluster.host.open_replicas())) == 1
 
 
 async def test_a_record_that_cannot_be_read_does_not_take_the_others_along(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from anabranch.log.segment import Segment
 from anabranch.partition import cleaning as cleaning_module
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
+from anabranch.partition.replica import Replica
 from tests.support.compaction import keyed, worker_here
 from tests.support.hosted import Hosted
 from tests.support.logs import release
@@ -263,14 +264,14 @@ async def test_a_log_that_cannot_be_opened_is_tried_again(
     for index in range(3):
         dirty(hosted, "table", index)
     await hosted.restart()
-    partition_of = PartitionHost.partition_of
+    replica_of = PartitionHost.replica_of
 
-    def refuse(self: PartitionHost, topic: ServedTopic, index: int) -> Partition:
+    def refuse(self: PartitionHost, topic: ServedTopic, index: int) -> Replica:
         if index == 0:
             raise OSError(errno.EMFILE, "too many open files")
-        return partition_of(self, topic, index)
+        return replica_of(self, topic, index)
 
-    monkeypatch.setattr(PartitionHost, "partition_of", refuse)
+    monkeypatch.setattr(PartitionHost, "replica_of", refuse)
     await hosted.upkeep._aging.round()
     await hosted.upkeep._clean()
     assert sorted(Path(job.folder).name for job in workers.jobs) == ["table-1", "table-2"]
@@ -320,7 +321,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(hosted: Hosted, workers: 
     await hosted.upkeep._aging.round()
     await hosted.upkeep._clean()
     assert [Path(job.folder).name for job in workers.jobs] == ["dirty-0"]
-    assert [topic.name.local for topic, _ in hosted.host.open_partitions()] == ["dirty"]
+    assert [replica.topic.local for replica in hosted.host.open_replicas()] == ["dirty"]
 
 
 async def test_a_table_that_is_created_again_is_cleaned_from_its_start(

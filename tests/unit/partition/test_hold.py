@@ -58,4 +58,4 @@ async def test_a_log_that_is_held_need_not_be_opened(hosted: Hosted) -> None:
     hosted.clock.advance(HOUR_MS + 1)
     for _ in range(2):
         await hosted.upkeep._aging.round()
-    assert list(hosted.host.open_partitions()) == []
+    assert list(hosted.host.open_replicas()) == []

@@ -16,6 +16,7 @@ from anabranch.log.local_log import LocalLog
 from anabranch.partition.folders import CLEAN_STOP, DELETED_FOLDERS, partition_folder
 from anabranch.partition.host import PartitionHost
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import contents, put, records
 
 T = TopicName.from_kafka("t")
@@ -23,7 +24,7 @@ T = TopicName.from_kafka("t")
 
 def hosted(data: Path, *, partitions: int = 2, topic_id: int = 1, max_open: int = 100) -> PartitionHost:
     host = a_host(data, disk=DirectDisk(max_open))
-    host.add_topic(T, UUID(int=topic_id), partitions, LogConfig())
+    host.add_topic(topic_image(T, UUID(int=topic_id), partitions), LogConfig())
     host.recover()
     return host
 
@@ -49,10 +50,10 @@ def test_nothing_is_opened_before_it_is_asked_for(tmp_path: Path) -> None:
     host = hosted(tmp_path, partitions=1000)
     assert not (tmp_path / "topics").exists()
     written(host, "a", 7)
-    assert len(list(host.open_partitions())) == 1
-    host.grow_topic(T, 1001)
+    assert len(list(host.open_replicas())) == 1
+    host.change_topic(topic_image(T, UUID(int=1), 1001))
     written(host, "b", 1000)
-    assert len(list(host.open_partitions())) == 2
+    assert len(list(host.open_replicas())) == 2
 
 
 def test_a_clean_stop_and_what_is_found_after_it(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_a_clean_stop_and_what_is_found_after_it(tmp_path: Path) -> None:
     assert (tmp_path / CLEAN_STOP).exists()
     again = hosted(tmp_path)
     assert not (tmp_path / CLEAN_STOP).exists()
-    assert list(again.open_partitions()) == []
+    assert list(again.open_replicas()) == []
     assert contents(again.partition("t", 0).log) == [(0, b"a")]
 
 
@@ -71,7 +72,7 @@ def test_an_unclean_stop_opens_what_is_there(tmp_path: Path, caplog: pytest.LogC
     written(host, "a")
     again = hosted(tmp_path)
     assert "was not clean" in caplog.text
-    assert len(list(again.open_partitions())) == 1
+    assert len(list(again.open_replicas())) == 1
 
 
 def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> None:
     assert old.retired
     assert len(removed) == 2
     assert all((folder / "00000000000000000000.log").exists() for folder in removed)
-    host.add_topic(T, UUID(int=2), 1, LogConfig())
+    host.add_topic(topic_image(T, UUID(int=2)), LogConfig())
     written(host, "new")
     assert contents(host.partition("t", 0).log) == [(0, b"new")]
     with pytest.raises(OSError, match="closed"):
@@ -126,7 +127,7 @@ def test_a_topic_whose_folders_cannot_be_moved_is_deleted_all_the_same(
     with pytest.raises(UnknownTopic):
         host.topic("t")
     monkeypatch.undo()
-    host.add_topic(T, UUID(int=2), 2, LogConfig())
+    host.add_topic(topic_image(T, UUID(int=2), 2), LogConfig())
     assert host.partition("t", 0).log_end == 0
     assert host.partition("t", 1).log_end == 0
 
@@ -186,7 +187,7 @@ def test_a_start_that_fails_leaves_the_mark_as_it_was(tmp_path: Path) -> None:
     assert not (tmp_path / CLEAN_STOP).exists()
     host.abandon()
     assert (tmp_path / CLEAN_STOP).exists()
-    assert list(hosted(tmp_path).open_partitions()) == [], "nothing to recover"
+    assert list(hosted(tmp_path).open_replicas()) == [], "nothing to recover"
 
 
 def test_no_room_for_the_mark_of_a_clean_stop(

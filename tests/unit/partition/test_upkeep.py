@@ -24,9 +24,10 @@ from anabranch.partition import aging as aging_module
 from anabranch.partition import upkeep as upkeep_module
 from anabranch.partition.folders import CLEAN_STOP, partition_folder
 from anabranch.partition.host import PartitionHost, ServedTopic
-from anabranch.partition.partition import Partition
+from anabranch.partition.replica import Replica
 from tests.support.crashing_disk import FailingDisk
 from tests.support.hosted import Hosted
+from tests.support.images import topic_image
 from tests.support.logs import contents, records
 from tests.support.waiting import until
 
@@ -156,7 +157,7 @@ async def test_checkpoints_that_cannot_be_written_do_not_keep_it_from_stopping(
     hosted.disk.room_bytes = 0
     assert await hosted.upkeep.stop(), "every log is durable"
     assert partition.log.recovery_point == 1
-    assert caplog.text.count("no room") == 2
+    assert caplog.text.count("no room") == 3
 
 
 async def test_a_log_that_cannot_be_synced_now_makes_a_stop_unclean(
@@ -193,7 +194,7 @@ async def test_checkpoints_are_saved_one_after_the_other(
 
     monkeypatch.setattr(upkeep_module, "write_offsets", save)
     hosted.upkeep._moved.add(RECOVERY_POINTS)
-    cut_off = asyncio.create_task(hosted.upkeep._save_recovery_points())
+    cut_off = asyncio.create_task(hosted.upkeep._save(RECOVERY_POINTS))
     await asyncio.sleep(0)
     cut_off.cancel()
     asyncio.get_running_loop().call_later(0.05, gate.set)
@@ -215,16 +216,16 @@ async def test_log_starts_and_records_are_there_after_a_restart(hosted: Hosted) 
 async def test_points_are_written_only_when_they_moved(hosted: Hosted) -> None:
     hosted.topic("orders", segment_bytes=150)
     path = hosted.data / RECOVERY_POINTS
-    await hosted.upkeep._save_recovery_points()
+    await hosted.upkeep._save(RECOVERY_POINTS)
     assert not path.exists()
     for value in "abc":
         hosted.put("orders", value)
     await hosted.upkeep.look()
     await settle(hosted)
-    await hosted.upkeep._save_recovery_points()
+    await hosted.upkeep._save(RECOVERY_POINTS)
     assert hosted.points(RECOVERY_POINTS) == {("orders", 0): 2}
     path.unlink()
-    await hosted.upkeep._save_recovery_points()
+    await hosted.upkeep._save(RECOVERY_POINTS)
     assert not path.exists()
 
 
@@ -258,8 +259,8 @@ async def test_points_of_topics_that_are_not_served_are_not_kept(hosted: Hosted)
     hosted._topics.clear()
     hosted._begin()
     hosted.upkeep._moved |= {RECOVERY_POINTS, LOG_STARTS}
-    await hosted.upkeep._save_recovery_points()
-    await hosted.upkeep._save_log_starts()
+    await hosted.upkeep._save(RECOVERY_POINTS)
+    await hosted.upkeep._save(LOG_STARTS)
     assert (hosted.points(RECOVERY_POINTS), hosted.points(LOG_STARTS)) == ({}, {})
 
 
@@ -268,11 +269,11 @@ async def test_a_deleted_topic_leaves_no_points(hosted: Hosted) -> None:
     hosted.put("orders", "a")
     hosted.partition("orders").trim(1)
     await hosted.upkeep.look()
-    await hosted.upkeep._save_log_starts()
+    await hosted.upkeep._save(LOG_STARTS)
     hosted.remove("orders")
     await hosted.upkeep.look()
-    await hosted.upkeep._save_log_starts()
-    await hosted.upkeep._save_recovery_points()
+    await hosted.upkeep._save(LOG_STARTS)
+    await hosted.upkeep._save(RECOVERY_POINTS)
     assert hosted.points(LOG_STARTS) == {}
     assert hosted.points(RECOVERY_POINTS) == {}
 
@@ -345,7 +346,7 @@ async def test_a_log_is_looked_at_again_when_it_comes_of_age_and_not_before(
     assert looked == []
     hosted.clock.advance(1)
     await hosted.upkeep._aging.round()
-    assert looked == [partition]
+    assert looked == [partition.replica]
     assert partition.log_start == 3, "the active segment is too old as well"
 
 
@@ -368,11 +369,11 @@ async def test_logs_that_nobody_opened_age_too(hosted: Hosted) -> None:
     hosted.put("young", "a")
     await hosted.restart()
     await hosted.upkeep._aging.round()
-    assert list(hosted.host.open_partitions()) == []
+    assert list(hosted.host.open_replicas()) == []
     hosted.clock.advance(HOUR_MS + 1)
     await hosted.upkeep._aging.round()
-    assert sorted(partition.index for _, partition in hosted.host.open_partitions()) == list(range(0, 20, 2))
-    assert all(partition.log_start == 3 for _, partition in hosted.host.open_partitions())
+    assert sorted(replica.index for replica in hosted.host.open_replicas()) == list(range(0, 20, 2))
+    assert all(replica.log.log_start == 3 for replica in hosted.host.open_replicas())
     hosted.configure("young", retention_ms=1)
     await hosted.upkeep._aging.round()
     await hosted.upkeep._aging.round()
@@ -393,20 +394,20 @@ async def test_one_log_that_cannot_be_trimmed_does_not_keep_the_others(
     await hosted.upkeep._aging.round()
     hosted.clock.advance(HOUR_MS + 1)
     drop, is_full = LocalLog.drop, True
-    partition_of = PartitionHost.partition_of
+    replica_of = PartitionHost.replica_of
 
     def refuse(self: LocalLog, dropped: list[Segment]) -> None:
         if is_full and self in failing:
             raise DiskFull("no room to roll")
         drop(self, dropped)
 
-    def refuse_to_open(self: PartitionHost, topic: ServedTopic, index: int) -> Partition:
+    def refuse_to_open(self: PartitionHost, topic: ServedTopic, index: int) -> Replica:
         if is_full and index == 2:
             raise OSError(errno.EMFILE, "too many open files")
-        return partition_of(self, topic, index)
+        return replica_of(self, topic, index)
 
     monkeypatch.setattr(LocalLog, "drop", refuse)
-    monkeypatch.setattr(PartitionHost, "partition_of", refuse_to_open)
+    monkeypatch.setattr(PartitionHost, "replica_of", refuse_to_open)
     await hosted.upkeep._aging.round()
     assert [hosted.partition("orders", index).log_start for index in (3, 4, 5)] == [3, 3, 3]
     assert caplog.text.count("no room to roll") == 2
@@ -437,7 +438,7 @@ async def test_one_log_that_cannot_be_glanced_at_does_not_keep_the_others(
 
     monkeypatch.setattr(aging_module, "glance", refuse)
     await hosted.upkeep._aging.round()
-    assert sorted(partition.index for _, partition in hosted.host.open_partitions()) == [0, 2]
+    assert sorted(replica.index for replica in hosted.host.open_replicas()) == [0, 2]
     monkeypatch.undo()
     hosted.clock.advance(60_000)
     await hosted.upkeep._aging.round()
@@ -496,7 +497,7 @@ async def test_files_that_a_log_left_behind_go_though_nobody_opens_it(hosted: Ho
     await hosted.upkeep._aging.round()
     await hosted.upkeep._removal.round()
     assert hosted.files(".deleted") == []
-    assert list(hosted.host.open_partitions()) == []
+    assert list(hosted.host.open_replicas()) == []
 
 
 async def test_folders_that_no_topic_has_are_removed_after_a_start(
@@ -530,7 +531,7 @@ async def test_folders_of_names_that_are_not_kafkas(hosted: Hosted) -> None:
     data, host = hosted.data, hosted.host
     names = {text: TopicName.from_pulsar(text) for text in ("a b", "..", "ü" * 249, "gone", "é" * 249)}
     for i, name in enumerate(names.values()):
-        host.add_topic(name, UUID(int=i), 1, LogConfig())
+        host.add_topic(topic_image(name, UUID(int=i)), LogConfig())
         host.partition(name, 0)
     for text in ("gone", "é" * 249):  # as after a crash: the folder stays, the topic is not served
         served = host._by_name.pop(names[text].kafka)
@@ -596,12 +597,12 @@ async def test_points_that_could_not_be_written_down_are_next_time(hosted: Hoste
     await settle(hosted)
     assert isinstance(hosted.disk, FailingDisk)
     room, hosted.disk.room_bytes = hosted.disk.room_bytes, 0
-    for save in (hosted.upkeep._save_recovery_points, hosted.upkeep._save_log_starts):
+    for name in (RECOVERY_POINTS, LOG_STARTS):
         with pytest.raises(DiskFull):
-            await save()
+            await hosted.upkeep._save(name)
     hosted.disk.room_bytes = room
-    await hosted.upkeep._save_recovery_points()
-    await hosted.upkeep._save_log_starts()
+    await hosted.upkeep._save(RECOVERY_POINTS)
+    await hosted.upkeep._save(LOG_STARTS)
     assert hosted.points(RECOVERY_POINTS) == {("orders", 0): 2}
     assert hosted.points(LOG_STARTS) == {("orders", 0): 1}
 

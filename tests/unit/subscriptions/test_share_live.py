@@ -8,17 +8,17 @@ from uuid import UUID
 import pytest
 
 from anabranch.base.errors import DiskFull, FencedStateEpoch, InvalidRecordState, NotOwner
-from anabranch.base.executors import thread_pool
-from anabranch.base.ids import BrokerId
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_state import Changed, DeliveryState, ShareKey, ShareState, StateBatch
+from anabranch.log.config import LogConfig
 from anabranch.partition.partition import Partition
-from anabranch.partition.translations import Translations
 from anabranch.records.control import Marker
 from anabranch.subscriptions.share_live import LiveSharePartition, ShareSurroundings, rules_of
 from anabranch.subscriptions.share_partition import Ack, AckKind, Cause, GivenUp, SharePartition
 from anabranch.subscriptions.share_taking import Asked
-from tests.support.logs import SetClock, open_log_in, records
+from tests.support.hosts import a_host
+from tests.support.images import topic_image
+from tests.support.logs import SetClock, records
 
 KEY = ShareKey("g", UUID(int=1), 0)
 LOCK_MS = 30_000
@@ -84,10 +84,9 @@ class Scene:
         self.clock, self.alarm, self.states = SetClock(), Alarm(), States()
         self.config = GroupConfig()
         self.buried: list[GivenUp] = []
-        threads = thread_pool("t", 1)
-        self.partition = Partition(
-            0, open_log_in(folder), BrokerId(1), 0, self.clock, lambda _: None, Translations(threads), threads
-        )
+        host = a_host(folder, self.clock)
+        host.add_topic(topic_image("t", KEY.topic_id), LogConfig())
+        self.partition = host.partition("t", 0)
 
         async def bury(key: ShareKey, partition: Partition, given_up: Sequence[GivenUp]) -> None:
             self.buried += given_up

@@ -191,7 +191,7 @@ async def test_a_mistake_of_ours_is_said_and_the_next_one_may_begin(
         raise ValueError("a line of a worker that is none")
 
     with monkeypatch.context() as wrong:
-        wrong.setattr(module, "make_view_job", mistaken)
+        wrong.setattr(module, "view_job", mistaken)
         topic.compact()
         await settle()
     assert (topic.compacting.status, topic.compacting.last_error) == (

@@ -8,9 +8,10 @@ import pytest
 
 from anabranch.base.errors import Throttled
 from anabranch.groups.effects import Producer
-from anabranch.groups.subscription_states import SubscriptionStates
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.groups.transactions import LAST_EPOCH
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.topics.errors import (
     InvalidTransactionStatus,
     NotAllowed,
@@ -27,7 +28,7 @@ def front(node: Transacting, most: int = 0) -> Transactions:
     async def nothing() -> None:
         raise AssertionError("the topic is not needed")
 
-    states = SubscriptionStates(node.clock, node, node.host.partition, lambda index: False, nothing)  # type: ignore[arg-type]
+    states = SubscriptionStates(node.clock, node, LedPartitions(node.host, SUBSCRIPTION_TOPIC), nothing)
     return Transactions(node.coordinator, node._new_id, node.clock, lambda: most, states)
 
 

@@ -13,8 +13,8 @@ from kio.serial import entity_reader, entity_writer
 
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.meta.image import BrokerImage
 from anabranch.cluster.topics import NewTopic
+from anabranch.meta.image import BrokerImage
 from anabranch.server.config import DynamicConfig
 from anabranch.server.kafka.alter_configs import alter_configs
 from anabranch.server.kafka.describe_configs import describe_configs

@@ -50,4 +50,4 @@ async def test_nothing_is_opened_to_be_measured(tmp_path: Path) -> None:
         assert expected["a"][0] > 0
     async with open_broker(tmp_path / "data") as broker:
         assert await sizes(broker, None) == expected
-        assert not list(broker.services.partitions.open_partitions())
+        assert not list(broker.services.partitions.open_replicas())

@@ -9,9 +9,10 @@ import pytest
 
 from anabranch.partition.partition import Partition
 from anabranch.records.batch import read_header
+from anabranch.records.control import Marker
 from anabranch.server.kafka.fetch import Fetch
 from anabranch.wire.kafka.schema import ErrorCode
-from tests.support.logs import marker, put, records
+from tests.support.logs import put, records
 from tests.support.serving import FETCH, Answered, Served, read_answer
 
 T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)
@@ -173,7 +174,7 @@ def test_committed_readers_stop_at_open_transactions(served: Served) -> None:
     assert committed.parts[T0].last_stable_offset == 1
     assert committed.parts[T0].aborted_transactions == ()
     assert served.fetch([("t", 0, 0)]).parts[T0].aborted_transactions is None
-    put(partition.log, marker(1, commit=False))
+    partition.end_transaction(1, 0, Marker(False, 0))
     fill(served, 0, 10)
     committed = served.fetch([("t", 0, 0)], isolation_level=1)
     told = [(one.producer_id, one.first_offset) for one in committed.parts[T0].aborted_transactions]
@@ -273,7 +274,7 @@ async def test_logs_are_opened_a_few_at_a_time(served: Served) -> None:
 
     async def somebody_else() -> None:
         while True:
-            others.append(len(list(served.host.open_partitions())))
+            others.append(len(list(served.host.open_replicas())))
             await asyncio.sleep(0)
 
     task = asyncio.ensure_future(somebody_else())

@@ -519,7 +519,7 @@ async def test_logs_are_opened_a_few_at_a_time(served: Served) -> None:
 
     async def somebody_else() -> None:
         while True:
-            others.append(len(list(served.host.open_partitions())))
+            others.append(len(list(served.host.open_replicas())))
             await asyncio.sleep(0)
 
     task = asyncio.ensure_future(somebody_else())

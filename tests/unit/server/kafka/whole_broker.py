@@ -22,8 +22,8 @@ from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.base.network import FileRange
-from anabranch.meta.image import BrokerImage, ClusterImage, TopicImage
 from anabranch.cluster.topics import NewTopic
+from anabranch.meta.image import BrokerImage, ClusterImage, TopicImage
 from anabranch.partition.partition import Partition
 from anabranch.server.kafka.registry import RequestContext, load_apis
 from anabranch.server.peer import Peer
