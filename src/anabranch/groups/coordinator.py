@@ -23,7 +23,7 @@ from anabranch.base.clock import Clock
 from anabranch.groups.effects import Answer, Producer
 from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Surroundings
-from anabranch.groups.runtime import Decide, Runtime
+from anabranch.groups.runtime import Begun, Decide, Runtime
 from anabranch.groups.shard import GroupShard
 from anabranch.partition.partition import Partition
 
@@ -40,7 +40,9 @@ class GroupCoordinator:
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
         """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
-        self._runtime: Runtime[GroupShard] = Runtime(clock, lambda index: GroupShard(around), partition)
+        self._runtime: Runtime[GroupShard] = Runtime(
+            clock, lambda index: GroupShard(around), partition, lambda: around.config().commit_timeout_ms
+        )
         self._topic = InternalTopic(OFFSETS_TOPIC, around.topics, self._runtime, is_stored, create_topic)
 
     # --- where a group is
@@ -55,10 +57,10 @@ class GroupCoordinator:
 
     # --- to a group
 
-    async def submit(self, group_id: str, decide: Decide[GroupShard]) -> Answer:
-        """The answer to what `decide` decides over the shard of `group_id`."""
+    async def submit(self, group_id: str, decide: Decide[GroupShard], begun: Begun | None = None) -> Answer:
+        """The answer to what `decide` decides over the shard of `group_id`; `begun` as the runtime's."""
         await self.ensure_topic()
-        return await self._runtime.submit(self.shard_of(group_id), decide)
+        return await self._runtime.submit(self.shard_of(group_id), decide, begun)
 
     def submit_now(self, group_id: str, decide: Decide[GroupShard]) -> "asyncio.Future[Answer]":
         """As `submit`, if topic and shard are there (CoordinatorNotAvailable or -Loading if not)."""
@@ -76,7 +78,7 @@ class GroupCoordinator:
         """Every shard that has groups."""
         return [await self._runtime.look(index) for index in self._topic.in_use()]
 
-    async def end_transaction(
+    def end_transaction(
         self,
         partition: int,
         producer: Producer,
@@ -84,9 +86,12 @@ class GroupCoordinator:
         *,
         commit: bool,
         strict: bool = False,
-    ) -> None:
-        """A transaction that touched `partition` of the topic is over."""
-        await self._runtime.end_transaction(
+    ) -> "asyncio.Future[None] | None":
+        """A transaction that touched `partition` of the topic is over.
+
+        What is still to be waited for, if anything.
+        """
+        return self._runtime.end_transaction(
             partition, producer, coordinator_epoch, commit=commit, strict=strict
         )
 

@@ -68,7 +68,9 @@ class KeptShareStates:
         """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
         self._config = config
         self._partition = partition
-        self._runtime: Runtime[ShareStateShard] = Runtime(clock, ShareStateShard, partition)
+        self._runtime: Runtime[ShareStateShard] = Runtime(
+            clock, ShareStateShard, partition, lambda: config().write_timeout_ms
+        )
         self._topic = InternalTopic(SHARE_STATE_TOPIC, topics, self._runtime, is_stored, create_topic)
         self._changed: list[Changed] = []
 
