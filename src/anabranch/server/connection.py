@@ -69,6 +69,7 @@ class Connection:
     __slots__ = (
         "_collected",
         "_collected_bytes",
+        "_flushing",
         "_frames",
         "_held",
         "_held_back",
@@ -96,6 +97,7 @@ class Connection:
         self._slots = Slots()
         self._collected: list[Chunk] = []
         self._collected_bytes = 0
+        self._flushing = False  # soon
         self._held = False  # by a request that must be done before the next one begins
         self._held_back: Held | None = None  # an answer that waits for news
         self._resting = False  # its turn is over
@@ -275,7 +277,16 @@ class Connection:
         else:
             self._slots.park(slot, *with_header(correlation_id, None, chunks))
         self._slots.release(self._collected)
-        self._flush()
+        if not self._slots:
+            self._flush()
+        elif not self._flushing:  # others may be known in this turn of the loop, too
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._flushing = False
+        if self.is_open:
+            self._flush()
 
     def _flush(self) -> None:
         self._send_collected()
