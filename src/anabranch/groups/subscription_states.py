@@ -50,6 +50,7 @@ class SubscriptionStates:
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
         """`partition` gives a partition that is served here; `is_stored` says whether it was ever opened."""
+        # Without a deadline: cursors go by what is kept, and could not tell a record that is late from none.
         self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partition)
         self._topic = InternalTopic(SUBSCRIPTION_TOPIC, topics, self._runtime, is_stored, create_topic)
         self._is_loaded = False
