@@ -111,6 +111,8 @@ class Served:
     async def produce_later(self, topic: str, records: bytes | None, **options: Any) -> Any:
         """The same for a batch that is worked on in a thread."""
         reply = await self.produce_raw(topic, records, **options)
+        if hasattr(reply, "answered"):
+            reply = await reply.answered
         return read_answer(PRODUCE, options.get("version", 9), reply).responses[0].partition_responses[0]
 
     # --- fetch

@@ -59,6 +59,15 @@ class OffsetsConfig:
         "How often offsets are looked at to forget those whose time is over.",
     )
 
+    commit_timeout_ms: int = option(
+        "offsets.commit.timeout.ms",
+        Kind.INT,
+        5_000,
+        at_least(1),
+        "How long a commit, or another change of a group, waits until all replicas have it; then the client "
+        "is told to ask again.",
+    )
+
     @property
     def topic_config(self) -> dict[str, str]:
         """The configuration of the topic that keeps groups."""

@@ -23,7 +23,7 @@ from anabranch.base.clock import Clock
 from anabranch.groups.effects import Answer, Producer
 from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Surroundings
-from anabranch.groups.runtime import Decide, Runtime
+from anabranch.groups.runtime import Begun, Decide, Runtime
 from anabranch.groups.shard import GroupShard
 from anabranch.partition.led_partitions import LedPartitions
 
@@ -39,7 +39,10 @@ class GroupCoordinator:
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
         self._runtime: Runtime[GroupShard] = Runtime(
-            clock, lambda index: GroupShard(around), partitions.partition
+            clock,
+            lambda index: GroupShard(around),
+            partitions.partition,
+            lambda: around.config().commit_timeout_ms,
         )
         self._topic = InternalTopic(OFFSETS_TOPIC, around.topics, self._runtime, partitions, create_topic)
 
@@ -55,10 +58,10 @@ class GroupCoordinator:
 
     # --- to a group
 
-    async def submit(self, group_id: str, decide: Decide[GroupShard]) -> Answer:
-        """The answer to what `decide` decides over the shard of `group_id`."""
+    async def submit(self, group_id: str, decide: Decide[GroupShard], begun: Begun | None = None) -> Answer:
+        """The answer to what `decide` decides over the shard of `group_id`; `begun` as the runtime's."""
         await self.ensure_topic()
-        return await self._runtime.submit(self.shard_of(group_id), decide)
+        return await self._runtime.submit(self.shard_of(group_id), decide, begun)
 
     def submit_now(self, group_id: str, decide: Decide[GroupShard]) -> "asyncio.Future[Answer]":
         """As `submit`, if topic and shard are there (CoordinatorNotAvailable or -Loading if not)."""
@@ -76,7 +79,7 @@ class GroupCoordinator:
         """Every shard that has groups."""
         return [await self._runtime.look(index) for index in self._topic.in_use()]
 
-    async def end_transaction(
+    def end_transaction(
         self,
         partition: int,
         producer: Producer,
@@ -84,9 +87,12 @@ class GroupCoordinator:
         *,
         commit: bool,
         strict: bool = False,
-    ) -> None:
-        """A transaction that touched `partition` of the topic is over."""
-        await self._runtime.end_transaction(
+    ) -> "asyncio.Future[None] | None":
+        """A transaction that touched `partition` of the topic is over.
+
+        What is still to be waited for, if anything.
+        """
+        return self._runtime.end_transaction(
             partition, producer, coordinator_epoch, commit=commit, strict=strict
         )
 

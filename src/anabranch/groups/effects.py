@@ -51,6 +51,7 @@ class Encoded(NamedTuple):
 
 class Effects:
     __slots__ = (
+        "answer_timeout_ms",
         "encoded",
         "is_divisible",
         "otherwise",
@@ -72,6 +73,7 @@ class Effects:
         self.replay: Callable[[], None] | None = None
         self.encoded: Encoded | None = None
         self.is_divisible = False
+        self.answer_timeout_ms: int | None = None
 
     def write(self, key: bytes, value: bytes | None) -> None:
         self.records.append(KeyValue(key, value))
@@ -100,6 +102,10 @@ class Effects:
     def reply_if_lost(self, token: Token, answer: Answer) -> None:
         """Answer `token` so if the records could not be written."""
         self.otherwise.append((token, answer))
+
+    def answered_within(self, timeout_ms: int) -> None:
+        """Let nobody wait longer for the acknowledgement of the records than that."""
+        self.answer_timeout_ms = timeout_ms
 
     def after(self, change: Callable[[], None]) -> None:
         """Change what need not survive a restart, once the records are written."""

@@ -13,6 +13,9 @@ the log as one batch a decision (or several, if each stands for itself), acked b
 replication asks; the state follows at once, answers are given when that holds.
 
 An answer that needs no record waits behind the last one that was written: what it is based on could be lost.
+An acknowledgement has a deadline, that of the runtime or of the decision (`Effects.answered_within`).  Past
+it whoever waits is told to ask again, as if the records could not be written; but they were, and nothing is
+taken back.
 
 A shard is led in one epoch.  When its partition's leader resigns it is dropped, and all who wait are told
 NotCoordinator; if this broker leads again, the shard is loaded anew.
@@ -30,6 +33,7 @@ Times are those of the wall, as they are kept in records; timers run on the even
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Generic, TypeVar
 
 from anabranch.base.clock import Clock
@@ -42,24 +46,24 @@ from anabranch.base.errors import (
     NotCoordinator,
     NotFound,
     NotOwner,
+    TimedOut,
     UnknownTopic,
 )
 from anabranch.base.seldom import Seldom
+from anabranch.groups.effect_batches import batch_of, first_part
 from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.groups.replaying import replay_from
 from anabranch.groups.unreadable import UnreadableShards
 from anabranch.partition.partition import Partition
-from anabranch.records.builder import build_keyed, seal_keyed
 from anabranch.records.control import Marker
 
 _trouble = Seldom(logging.getLogger(__name__), 10.0)
 
 S = TypeVar("S", bound=Shard)
 Decide = Callable[[S, Token, int], Effects]
+Begun = Callable[[], None]
+"""Told that a decision is in the log, and that its answer only waits."""
 
-_NO_PRODUCER = Producer(-1, -1)
-_PART_BYTES = 256 << 10  # of records that need not be one batch; a topic takes 1 MiB unless told otherwise
-_AROUND_BYTES = 32  # what a record has beside key and value, at most
 _RETRY_MS = 5000  # after which a timer comes again if what it decided could not be written
 _PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
 
@@ -100,10 +104,18 @@ class _Served(Generic[S]):
 
 class Runtime(Generic[S]):
     def __init__(
-        self, clock: Clock, new_shard: Callable[[int], S], partition: Callable[[int], Partition]
+        self,
+        clock: Clock,
+        new_shard: Callable[[int], S],
+        partition: Callable[[int], Partition],
+        timeout_ms: Callable[[], int] | None = None,
     ) -> None:
-        """`partition` gives a partition of the internal topic, and raises if it is not served here."""
+        """`partition` gives a partition of the internal topic, and raises if it is not served here.
+
+        Answers wait `timeout_ms` for the acknowledgement of what was decided; None: as long as it takes.
+        """
         self._clock = clock
+        self._timeout_ms = timeout_ms
         self._new_shard = new_shard
         self._partition = partition
         self._served: dict[int, _Served[S]] = {}
@@ -115,12 +127,18 @@ class Runtime(Generic[S]):
         """Those that are loaded."""
         return [served.shard for served in self._served.values() if served.loading is None]
 
-    async def submit(self, index: int, decide: Decide[S]) -> Answer:
-        """The answer to what `decide` decides over shard `index`."""
+    async def submit(self, index: int, decide: Decide[S], begun: Begun | None = None) -> Answer:
+        """The answer to what `decide` decides over shard `index`.
+
+        If that is decided and not answered at once, `begun` is told.
+        """
         served = self._start(index)
         if served.loading is not None:
             await self._soon(index, served.loading)
-        return await self.submit_now(index, decide)
+        deciding = self.submit_now(index, decide)
+        if begun is not None and not deciding.done():
+            begun()
+        return await deciding
 
     def submit_now(self, index: int, decide: Decide[S]) -> "asyncio.Future[Answer]":
         """As `submit`, over a shard that is loaded; the answer may be there already."""
@@ -137,10 +155,13 @@ class Runtime(Generic[S]):
                 _refuse(served.held)
         return token
 
-    async def end_transaction(
+    def end_transaction(
         self, index: int, producer: Producer, coordinator_epoch: int, *, commit: bool, strict: bool = False
-    ) -> None:
-        """Write the end of `producer`'s transaction to shard `index`, which need not be loaded for it."""
+    ) -> "asyncio.Future[None] | None":
+        """Write the end of `producer`'s transaction to shard `index`, which need not be loaded for it.
+
+        What is still to be waited for, if anything.
+        """
         served = self._served.get(index)
         partition = self._partition(index) if served is None else served.partition
         marker = Marker(commit, coordinator_epoch)
@@ -148,8 +169,7 @@ class Runtime(Generic[S]):
         if served is not None and served.loading is None:
             served.shard.transaction_ended(producer.producer_id, commit=commit)
             served.unsafe = appended.acknowledged
-        if appended.acknowledged is not None:
-            await appended.acknowledged
+        return appended.acknowledged
 
     def tell(self, index: int, decide: Callable[[S, int], Effects]) -> None:
         """Carry out what `decide` decides over shard `index`, which is loaded; nobody waits for an answer."""
@@ -273,7 +293,7 @@ class Runtime(Generic[S]):
             self._answer_when_safe(served.unsafe, effects)
             return True
         try:
-            while effects.is_divisible and (part := _first_part(effects)) is not effects:
+            while effects.is_divisible and (part := first_part(effects)) is not effects:
                 served.partition.append_own(memoryview(batch_of(part, now_ms)))
                 _apply(served, part)
             appended = served.partition.append_own(memoryview(batch_of(effects, now_ms)))
@@ -291,10 +311,28 @@ class Runtime(Generic[S]):
     def _answer_when_safe(self, unsafe: "asyncio.Future[None] | None", effects: Effects) -> None:
         if unsafe is None or unsafe.done():
             _answer(effects.replies)
-        elif effects.replies:
-            unsafe.add_done_callback(lambda done: self._acknowledged(effects, done))
+        else:
+            self._wait(effects, unsafe)
 
-    def _acknowledged(self, effects: Effects, done: "asyncio.Future[None]") -> None:
+    def _wait(self, effects: Effects, acknowledged: "asyncio.Future[None]") -> None:
+        """Answer when the records are acknowledged."""
+        timeout_ms = effects.answer_timeout_ms
+        if timeout_ms is None and self._timeout_ms is not None:
+            timeout_ms = self._timeout_ms()
+        deadline = None
+        if timeout_ms is not None and effects.replies:
+            deadline = acknowledged.get_loop().call_later(timeout_ms / 1000, self._late, effects, timeout_ms)
+        acknowledged.add_done_callback(partial(self._acknowledged, effects, deadline))
+
+    def _late(self, effects: Effects, timeout_ms: int) -> None:
+        """The records are in the log, but nobody should wait any longer to hear that they are safe."""
+        _fail(effects, TimedOut(f"not acknowledged within {timeout_ms} ms"))
+
+    def _acknowledged(
+        self, effects: Effects, deadline: asyncio.TimerHandle | None, done: "asyncio.Future[None]"
+    ) -> None:
+        if deadline is not None:
+            deadline.cancel()
         if done.cancelled():
             return
         error = done.exception()
@@ -305,11 +343,7 @@ class Runtime(Generic[S]):
 
     def _lost(self, effects: Effects, error: Exception) -> None:
         _trouble.warning("records of a coordinator could not be written: %s", error)
-        _answer(effects.otherwise)
-        refusal = _refusal(error)
-        for token, _ in effects.replies:
-            if isinstance(token, asyncio.Future) and not token.done():
-                token.set_exception(refusal)
+        _fail(effects, error)
 
     def _set_all(self, served: _Served[S], effects: Effects, *, cancel: bool = True) -> None:
         for timer, time_ms in effects.timers.items():
@@ -332,28 +366,6 @@ class Runtime(Generic[S]):
             self._set(served, timer, now_ms + _RETRY_MS)
 
 
-def batch_of(effects: Effects, now_ms: int) -> bytearray:
-    """The records that were decided at `now_ms`, of which there are some."""
-    producer_id, producer_epoch = effects.producer or _NO_PRODUCER
-    if effects.encoded is None:
-        return build_keyed(effects.records, now_ms, producer_id=producer_id, producer_epoch=producer_epoch)
-    assert not effects.records, "records are encoded or not, else nobody knows their order"
-    count, parts = effects.encoded
-    return seal_keyed(parts, count, now_ms, producer_id, producer_epoch)
-
-
-def _first_part(effects: Effects) -> Effects:
-    """As many records as are enough for a batch, taken out of `effects`; itself if that is all of them."""
-    size = 0
-    for count, (key, value) in enumerate(effects.records):
-        size += _AROUND_BYTES + len(key) + len(value or b"")
-        if size > _PART_BYTES and count:
-            part = Effects()
-            part.records, effects.records = effects.records[:count], effects.records[count:]
-            return part
-    return effects
-
-
 def _apply(served: _Served[S], effects: Effects) -> None:
     """Bring the state to where the log is: the next decision is taken over that."""
     if effects.replay is not None:
@@ -372,9 +384,18 @@ def _refusal(error: Exception) -> Exception:
     """What a client is told that could not be served for `error`: as Kafka's coordinators tell it."""
     if isinstance(error, Invalid | Fenced):
         return error
-    if isinstance(error, UnknownTopic):
+    if isinstance(error, UnknownTopic | TimedOut):
         return CoordinatorNotAvailable(str(error))
     return NotCoordinator(str(error))
+
+
+def _fail(effects: Effects, error: Exception) -> None:
+    """What was decided is not said: whoever waits is told `error`, or what the decision has for that."""
+    _answer(effects.otherwise)
+    refusal = _refusal(error)
+    for token, _ in effects.replies:
+        if isinstance(token, asyncio.Future) and not token.done():
+            token.set_exception(refusal)
 
 
 def _refuse(tokens: Iterable["asyncio.Future[Answer]"]) -> None:

@@ -268,6 +268,13 @@ class ShareStateConfig:
         between(0, 500),
         "How many changes of a share partition are written before its whole state is.",
     )
+    write_timeout_ms: int = option(
+        "share.coordinator.write.timeout.ms",
+        Kind.INT,
+        5_000,
+        at_least(1),
+        "How long a change of a share partition's state waits until all replicas have it.",
+    )
     prune_interval_ms: int = option(
         "share.coordinator.state.topic.prune.interval.ms",
         Kind.INT,

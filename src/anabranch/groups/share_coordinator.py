@@ -25,6 +25,7 @@ from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.groups.effects import Answer
 from anabranch.groups.heartbeats import Refused
 from anabranch.groups.parts import Topics
+from anabranch.groups.runtime import Begun
 from anabranch.groups.share_group import ShareGroup
 from anabranch.groups.share_records import Shares, TopicShare
 from anabranch.groups.share_requests import ShareHeartbeat
@@ -52,10 +53,15 @@ class ShareCoordinator:
 
     # --- members
 
-    async def heartbeat(self, request: ShareHeartbeat) -> Answer:
-        """What the group decides; share partitions that this makes begin do so while the member is told."""
+    async def heartbeat(self, request: ShareHeartbeat, begun: Begun | None = None) -> Answer:
+        """What the group decides; share partitions that this makes begin do so while the member is told.
+
+        `begun` as in `Runtime.submit`.
+        """
         answer = await self._groups.submit(
-            request.group_id, lambda shard, token, now_ms: shard.share.heartbeat(request, token, now_ms)
+            request.group_id,
+            lambda shard, token, now_ms: shard.share.heartbeat(request, token, now_ms),
+            begun,
         )
         group = self._groups.known(request.group_id).groups.get(request.group_id)
         if isinstance(group, ShareGroup) and group.topics.initialising:

@@ -66,7 +66,9 @@ class KeptShareStates:
     ) -> None:
         self._config = config
         self._partition = partitions.partition
-        self._runtime: Runtime[ShareStateShard] = Runtime(clock, ShareStateShard, partitions.partition)
+        self._runtime: Runtime[ShareStateShard] = Runtime(
+            clock, ShareStateShard, partitions.partition, lambda: config().write_timeout_ms
+        )
         self._topic = InternalTopic(SHARE_STATE_TOPIC, topics, self._runtime, partitions, create_topic)
         self._changed: list[Changed] = []
 

@@ -48,6 +48,7 @@ class SubscriptionStates:
         partitions: LedPartitions,
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
+        # Without a deadline: cursors go by what is kept, and could not tell a record that is late from none.
         self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partitions.partition)
         self._topic = InternalTopic(SUBSCRIPTION_TOPIC, topics, self._runtime, partitions, create_topic)
 

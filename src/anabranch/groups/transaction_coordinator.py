@@ -2,9 +2,10 @@
 
     end ─> PrepareCommit in the log ─> markers in every partition ─> CompleteCommit in the log ─> answer
 
-From Prepare on the outcome is fixed.  The client is told when the markers have been tried once: usually all
-is done by then and its next transaction starts without a refusal.  What is not done, because a disk was full
-or the broker was killed, is tried again until it is; after a start, first of all.
+From Prepare on the outcome is fixed.  No marker is written before Prepare is acknowledged: else another
+coordinator could know nothing of an end that partitions know.  The client is told when the markers have been
+tried once: usually all is done by then and its next transaction starts without a refusal.  What is not done,
+because a disk was full or the broker was killed, is tried again until it is; after a start, first of all.
 
 `run` does that, and looks from time to time for transactions that have timed out and for ids nobody uses.
 
@@ -34,9 +35,9 @@ from anabranch.groups import transactions
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer, Effects, Producer, Token
 from anabranch.groups.internal_topic import make_topic
-from anabranch.groups.runtime import Runtime
+from anabranch.groups.runtime import Begun, Runtime
 from anabranch.groups.transaction_config import TransactionConfig
-from anabranch.groups.transaction_markers import Markers
+from anabranch.groups.transaction_markers import TIMEOUT_S, Markers, outcomes
 from anabranch.groups.transaction_records import NO_PRODUCER_ID, TopicPartition, Transaction
 from anabranch.groups.transaction_shard import Added, TransactionShard, refused
 from anabranch.partition.led_partitions import LedPartitions
@@ -69,7 +70,9 @@ class TransactionCoordinator:
         self._config = config
         self._new_producer_id = new_producer_id
         self._create_topic = create_topic
-        self._runtime: Runtime[TransactionShard] = Runtime(clock, TransactionShard, partitions.partition)
+        self._runtime: Runtime[TransactionShard] = Runtime(
+            clock, TransactionShard, partitions.partition, lambda: int(TIMEOUT_S * 1000)
+        )
         self.markers = markers
         self._finishing: set[str] = set()
         self._unfinished: set[tuple[int, str]] = set()
@@ -137,12 +140,17 @@ class TransactionCoordinator:
         producer: Producer,
         partitions: Iterable[TopicPartition],
         client_version: int = 0,
+        begun: Begun | None = None,
     ) -> ErrorCode:
-        """Partitions take part in the producer's transaction, which begins if it has not yet."""
+        """Partitions take part in the producer's transaction, which begins if it has not yet.
+
+        `begun` as in `Runtime.submit`.
+        """
         added = Added(producer, frozenset(partitions), client_version)
         answer = await self._runtime.submit(
             self.shard_of(transactional_id),
             lambda shard, token, now_ms: shard.add(token, transactional_id, added, now_ms),
+            begun,
         )
         return ErrorCode(answer["error_code"])
 
@@ -154,16 +162,25 @@ class TransactionCoordinator:
         return transactions.verify(shard.transactions.get(transactional_id), producer, partitions)
 
     async def end(
-        self, transactional_id: str, producer: Producer, *, commit: bool, client_version: int = 0
+        self,
+        transactional_id: str,
+        producer: Producer,
+        *,
+        commit: bool,
+        client_version: int = 0,
+        begun: Begun | None = None,
     ) -> Answer:
-        """Commit or abort.  The producer id and epoch to go on with, which the second protocol changes."""
+        """Commit or abort.  The producer id and epoch to go on with, which the second protocol changes.
+
+        `begun` as in `Runtime.submit`.
+        """
         index = self.shard_of(transactional_id)
         new_id = NO_PRODUCER_ID
         if client_version >= transactions.EPOCH_BUMP:
             new_id = await self._maybe_new_id(index, transactional_id)
         ending = transactions.Ending(producer, commit, client_version, new_id)
         answer = await self._runtime.submit(
-            index, lambda shard, token, now_ms: shard.end(token, transactional_id, ending, now_ms)
+            index, lambda shard, token, now_ms: shard.end(token, transactional_id, ending, now_ms), begun
         )
         await self._finish(index, transactional_id)
         return answer
@@ -295,27 +312,33 @@ class TransactionCoordinator:
         if transactional_id in self._finishing:
             return
         self._finishing.add(transactional_id)
+        finished = False
         try:
             finished = await self._try_to_finish(index, transactional_id)
         except NotCoordinator:  # whoever leads the partition now completes it
             finished = True
         except (AnabranchError, OSError) as error:
             _trouble.warning("the transaction of %r cannot be completed yet: %s", transactional_id, error)
-            finished = False
-        finally:
+        finally:  # whoever asked may be gone, and has taken its task along
             self._finishing.discard(transactional_id)
-        if finished:
-            self._unfinished.discard((index, transactional_id))
-        else:
-            self._unfinished.add((index, transactional_id))
-            self._work.set()
+            if finished:
+                self._unfinished.discard((index, transactional_id))
+            else:
+                self._unfinished.add((index, transactional_id))
+                self._work.set()
 
     async def _try_to_finish(self, index: int, transactional_id: str) -> bool:
         """Write the markers of a transaction that is prepared, then write that all are there."""
         prepared = self._runtime.read(index).transactions.get(transactional_id)
         if prepared is None or prepared.state not in transactions.PREPARED:
             return True
-        if not await self.markers.write_all(prepared, self._led.partition(index).leader_epoch):
+        partition = self._led.partition(index)
+        acknowledged = partition.acknowledgement(partition.log_end)
+        if acknowledged is not None:
+            (error,) = await outcomes((acknowledged,))
+            if error is not None:
+                raise error
+        if not await self.markers.write_all(prepared, partition.leader_epoch):
             return False
         await self._runtime.submit(
             index, lambda shard, token, now_ms: shard.complete(token, transactional_id, prepared, now_ms)

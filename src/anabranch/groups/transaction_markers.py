@@ -8,13 +8,16 @@ none.
 Markers of a transaction are written until all are there, also after a restart, so a partition may get one
 twice: the second finds nothing open and changes nothing.  That a late one does not end the transaction
 after is the partition's to see (`strict`, by the epoch that the second protocol moves with each end).
+
+One that is not acknowledged within `TIMEOUT_S` is written again.
 """
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from anabranch.base.errors import AnabranchError, InvalidProducerEpoch, UnknownTopic
+from anabranch.base.errors import AnabranchError, InvalidProducerEpoch, TimedOut, Unavailable, UnknownTopic
 from anabranch.base.seldom import Seldom
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.effects import Producer
@@ -26,11 +29,13 @@ from anabranch.records.control import Marker
 
 _trouble = Seldom(logging.getLogger(__name__), 10.0)
 
+TIMEOUT_S = 30.0  # Kafka's request.timeout.ms, which brokers give each other for markers
+
 
 class TransactionalOffsets(Protocol):
     """What markers need of the group coordinator."""
 
-    async def end_transaction(
+    def end_transaction(
         self,
         partition: int,
         producer: Producer,
@@ -38,7 +43,7 @@ class TransactionalOffsets(Protocol):
         *,
         commit: bool,
         strict: bool = False,
-    ) -> None:
+    ) -> "asyncio.Future[None] | None":
         """End `producer`'s transaction in a partition of `__consumer_offsets`."""
 
 
@@ -80,12 +85,6 @@ class Markers:
         self._offsets = offsets
         self.subscriptions: SubscriptionEnds = NoSubscriptions()
 
-    async def write(self, topic: str, index: int, end: End) -> None:
-        """Write a marker, and wait until it is acknowledged."""
-        acknowledged = await self._append(topic, index, end)
-        if acknowledged is not None:
-            await acknowledged
-
     async def write_all(self, prepared: Transaction, coordinator_epoch: int) -> bool:
         """Write the markers of a transaction.  Whether every partition that needs one has it now."""
         end = end_of(prepared, coordinator_epoch)
@@ -93,32 +92,44 @@ class Markers:
         written = True
         for topic, index in sorted(prepared.partitions):
             try:
-                acknowledged = await self._append(topic, index, end)
+                acknowledged = await self.append(topic, index, end)
             except (AnabranchError, OSError) as error:
                 written &= _is_settled(topic, index, error)
             else:
                 if acknowledged is not None:
                     waiting.append(acknowledged)
-        for outcome in await asyncio.gather(*waiting, return_exceptions=True) if waiting else ():
-            written &= outcome is None
-        return written
+        return all(outcome is None for outcome in await outcomes(waiting)) and written
 
-    async def _append(self, topic: str, index: int, end: End) -> "asyncio.Future[None] | None":
-        """What is still to be waited for, if anything."""
+    async def append(self, topic: str, index: int, end: End) -> "asyncio.Future[None] | None":
+        """Write a marker.  What is still to be waited for, if anything."""
         if topic == SUBSCRIPTION_TOPIC:
             await self.subscriptions.end(index, end.producer.producer_id, commit=end.marker.commit)
             return None
         partition = self._host.partition(topic, index)
         if topic != OFFSETS_TOPIC:
             return partition.end_transaction(*end.producer, end.marker, strict=end.strict).acknowledged
-        await self._offsets.end_transaction(
+        return self._offsets.end_transaction(
             index,
             end.producer,
             end.marker.coordinator_epoch,
             commit=end.marker.commit,
             strict=end.strict,
         )
-        return None
+
+
+async def outcomes(waiting: Sequence["asyncio.Future[None]"]) -> list[BaseException | None]:
+    """What became of acknowledgements: None, what was wrong, TimedOut if that is not known in time."""
+    if waiting:
+        await asyncio.wait(waiting, timeout=TIMEOUT_S)
+    return [_outcome(acknowledged) for acknowledged in waiting]
+
+
+def _outcome(acknowledged: "asyncio.Future[None]") -> BaseException | None:
+    if not acknowledged.done():
+        return TimedOut(f"not acknowledged within {TIMEOUT_S:.0f} s")
+    if acknowledged.cancelled():
+        return Unavailable("the partition is not served here any more")
+    return acknowledged.exception()
 
 
 def _is_settled(topic: str, index: int, error: Exception) -> bool:

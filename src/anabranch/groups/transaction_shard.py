@@ -178,6 +178,7 @@ class TransactionShard(PlainShard):
 
     def _write(self, effects: Effects, transactional_id: str, transaction: Transaction) -> None:
         effects.write(encode_key(transactional_id), encode_value(transaction))
+        effects.answered_within(transaction.timeout_ms)  # as Kafka's coordinator waits
 
     def _remember(self, transactional_id: str, last_epoch: int) -> None:
         if last_epoch == NO_EPOCH:

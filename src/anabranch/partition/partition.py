@@ -74,6 +74,7 @@ class Partition:
     __slots__ = (
         "_acks",
         "_around",
+        "_followers",
         "_hw",
         "_on_resign",
         "_start",
@@ -102,6 +103,7 @@ class Partition:
         self._start = log.log_end  # of this epoch
         self._acks = Acknowledgements()
         self._waiters = Waiters()
+        self._followers = Waiters()
         self._on_resign: dict[Callable[[], None], None] = {}
         self._hw = HighWatermark(replica.high_watermark, *self._in_sync(state))
         self._hw.replica_reached(around.broker, log.log_end)
@@ -267,6 +269,7 @@ class Partition:
         around.touched.add(self.replica)
         if self._hw.replica_reached(around.broker, end):
             self._moved()
+        self._followers.wake()
         return self.acknowledgement(end, acks)
 
     def acknowledgement(self, end: int, acks: int = ALL) -> "asyncio.Future[None] | None":
@@ -330,11 +333,12 @@ class Partition:
     async def max_timestamp(self) -> TimestampAndOffset | None:
         return await times.latest(self.log, self._around.threads)
 
-    def wait(self, waiter: Waiter) -> None:
-        self._waiters.add(waiter)
+    def wait(self, waiter: Waiter, isolation: Isolation = Isolation.UNCOMMITTED) -> None:
+        (self._followers if isolation == Isolation.LOG_END else self._waiters).add(waiter)
 
     def stop_waiting(self, waiter: Waiter) -> None:
         self._waiters.remove(waiter)
+        self._followers.remove(waiter)
 
     @property
     def is_awaited(self) -> bool:
@@ -364,6 +368,7 @@ class Partition:
             leave()
         self._on_resign.clear()
         self._waiters.wake()
+        self._followers.wake()
 
     # --- history and standing
 

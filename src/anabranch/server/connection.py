@@ -1,28 +1,33 @@
 """A Kafka connection: frames in, answers out, in the order of the requests.
 
-    frame ─> header ─> Api ─┬─ answer at once ────────────────────┐
-                            └─ Waiting ─> slot in `_slots` ─ later ┴─> link, in order
+    frame ─> header ─> Api ─┬─ answer at once ─────────────────────────┐
+                            ├─ Waiting ─> slot in `Slots` ─ later ──────┤
+                            └─ coroutine: holds the connection          ├─> link, in order
+                                  └─ appended: the slot is what waits ──┘
 
-A handler runs when its frame arrives, so requests start in order; a fetch that waits keeps its slot
-while those after it are worked on.  Handlers that change the cluster hold the connection until they
-are done, as Kafka does for every request, so that what a client sends next sees their effect.
+Requests begin in order and are answered in order; their waits overlap.  A handler runs when its frame
+arrives.  What it has appended, and answers when that is acknowledged, keeps a slot while the requests after
+it are worked on.  A coroutine holds the connection until it returns or says `ctx.begun`: so that what a
+client sends next sees the effect of what it sent before, as with Kafka, which has one request of a
+connection in hand at a time.
 
 An answer that waits for news (`Held`) is given as soon as the client asks something else.
 
-A connection has limits: once `_MAX_SLOTS` answers wait for their turn, or `_MAX_UNSENT` bytes of them,
-or the client has not taken as many, no further frame is handled and the socket is not read.  And it has
-turns: after `_TURN_S` it lets other connections go on before it handles what it has read already.
+A connection has limits: once too many answers wait for their turn, or too many bytes of them or of what
+requests that wait keep (`Slots.is_full`), or the client has not taken `_MAX_UNSENT` bytes, no further frame
+is handled and the socket is not read.  And it has turns: after `_TURN_S` it lets other connections go on
+before it handles what it has read already.
 """
 
 import asyncio
 import logging
 import struct
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 
 from anabranch.base.errors import AnabranchError, Corrupt
-from anabranch.base.network import Chunk, FileRange, Link
+from anabranch.base.network import Chunk, Link
 from anabranch.base.seldom import Seldom
 from anabranch.server.framing import Frames
 from anabranch.server.kafka.api_versions import unsupported_answer
@@ -31,6 +36,7 @@ from anabranch.server.kafka.registry import Api, Reply, Waiting
 from anabranch.server.peer import Peer
 from anabranch.server.routes import LEAST_HEADER_BYTES, NAME_AT, Route, Routes
 from anabranch.server.services import Services
+from anabranch.server.slots import MAX_SLOTS, PREFIX, Slot, Slots, with_header
 from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.encoder import encoder
 from anabranch.wire.kafka.schema import answers_flexibly
@@ -38,23 +44,10 @@ from anabranch.wire.kafka.schema import answers_flexibly
 log = logging.getLogger(__name__)
 _trouble = Seldom(log, 1.0)
 
-_MAX_SLOTS = 128
 _MAX_UNSENT = 1 << 20
 _MAX_COLLECTED = 1 << 18
 _TURN_S = 0.02
-_HEAD = _PREFIX = struct.Struct(">ii")  # API and version as one number, or the size; correlation id
-
-
-class Slot:
-    """An answer's place in the order, and what will bring it."""
-
-    __slots__ = ("chunks", "done", "size", "waiting")
-
-    def __init__(self, waiting: Waiting | None = None) -> None:
-        self.chunks: Sequence[Chunk] = ()
-        self.size = 0
-        self.done = False
-        self.waiting = waiting
+_HEAD = struct.Struct(">ii")  # API and version as one number, correlation id
 
 
 class Home(Protocol):
@@ -76,13 +69,13 @@ class Connection:
     __slots__ = (
         "_collected",
         "_collected_bytes",
+        "_flushing",
         "_frames",
         "_held",
         "_held_back",
         "_home",
         "_known_routes",
         "_monotonic",
-        "_parked_bytes",
         "_resting",
         "_routes",
         "_slots",
@@ -101,10 +94,10 @@ class Connection:
         self.last_active = 0.0
         self.unsent_seen = 0
         self._turn_began = 0.0
-        self._slots: deque[Slot] = deque()
-        self._parked_bytes = 0  # of answers that are known and wait for those before them
+        self._slots = Slots()
         self._collected: list[Chunk] = []
         self._collected_bytes = 0
+        self._flushing = False  # soon
         self._held = False  # by a request that must be done before the next one begins
         self._held_back: Held | None = None  # an answer that waits for news
         self._resting = False  # its turn is over
@@ -148,10 +141,7 @@ class Connection:
             self._frames.close()
             self._frames = None
             self._home.dismiss(self)
-        for slot in self._slots:
-            if slot.waiting is not None:
-                slot.waiting.answered.cancel()
-        self._slots.clear()
+        self._slots.abandon()
 
     @property
     def is_idle(self) -> bool:
@@ -176,9 +166,7 @@ class Connection:
         """The node stops: take no further request, and answer those that wait with what there is."""
         if self._frames is not None:
             self._frames.close()
-        for slot in list(self._slots):
-            if slot.waiting is not None:
-                slot.waiting.expire()
+        self._slots.expire()
 
     # --- the frames' side
 
@@ -217,12 +205,12 @@ class Connection:
             reply = api.handler(frame, body_at, context)
             if type(reply) is tuple and len(reply) == 1 and not self._slots:
                 (body,) = reply
-                self._collect((_PREFIX.pack(4 + len(body), correlation_id) + body,), len(body))
+                self._collect((PREFIX.pack(4 + len(body), correlation_id) + body,), len(body))
             else:
                 self._take_raw(reply, correlation_id, len(frame))
         elif api.waits:
             copied = memoryview(bytes(frame))  # the buffer is used again before the handler ends
-            slot = self._hold()
+            slot = self._hold(len(frame))
             request = decode(api.key, context.version, copied, body_at)
             self._home.track(self._run(slot, route, request, correlation_id), len(frame))
         else:
@@ -242,25 +230,27 @@ class Connection:
         if type(reply) is tuple or type(reply) is list:
             self._answer(correlation_id, None, reply)
         elif asyncio.iscoroutine(reply):
-            self._home.track(self._run_raw(self._hold(), reply, correlation_id), size)
+            self._home.track(self._run_raw(self._hold(0), reply, correlation_id), size)
         else:
-            slot = Slot(reply)
-            self._slots.append(slot)
+            slot = self._slots.open()
             if type(reply) is Held:
                 self._held_back = reply
-            reply.then(lambda done: self._resolve(slot, correlation_id, done))
-            if len(self._slots) >= _MAX_SLOTS and self._frames is not None:
+            self._wait(slot, reply, correlation_id)
+            if self._is_blocked and self._frames is not None:
                 self._frames.stop()
+
+    def _wait(self, slot: Slot, waiting: Waiting, correlation_id: int) -> None:
+        """Fill the slot when there is an answer."""
+        self._slots.wait(slot, waiting)
+        waiting.then(lambda done: self._resolve(slot, correlation_id, done))
 
     # --- answers
 
     def _answer(self, correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk]) -> None:
         """Put an answer that is known at once in its place."""
-        whole, size = _with_header(correlation_id, flexible, chunks)
+        whole, size = with_header(correlation_id, flexible, chunks)
         if self._slots:
-            slot = Slot()
-            self._slots.append(slot)
-            self._park(slot, whole, size)
+            self._slots.park(self._slots.open(), whole, size)
             if self._is_blocked and self._frames is not None:
                 self._frames.stop()
         else:
@@ -270,12 +260,8 @@ class Connection:
         """Send an answer that is next in order, soon."""
         self._collected += chunks
         self._collected_bytes += size
-        if self._collected_bytes > _MAX_COLLECTED or len(self._collected) > _MAX_SLOTS:
+        if self._collected_bytes > _MAX_COLLECTED or len(self._collected) > MAX_SLOTS:
             self._flush()
-
-    def _park(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
-        slot.chunks, slot.size, slot.done = chunks, size, True
-        self._parked_bytes += size
 
     def _resolve(self, slot: Slot, correlation_id: int, done: "asyncio.Future[Reply]") -> None:
         """An answer that was waited for is known."""
@@ -285,17 +271,22 @@ class Connection:
         if error is not None:
             self._refuse(error)
             return
-        self._park(slot, *_with_header(correlation_id, None, done.result() or ()))
-        self._release()
-        self._flush()
+        chunks = done.result()
+        if chunks is None:
+            self._slots.park(slot, (), 0)
+        else:
+            self._slots.park(slot, *with_header(correlation_id, None, chunks))
+        self._slots.release(self._collected)
+        if not self._slots:
+            self._flush()
+        elif not self._flushing:  # others may be known in this turn of the loop, too
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush_soon)
 
-    def _release(self) -> None:
-        """Move answers that are known and next in order to the way out."""
-        slots = self._slots
-        while slots and slots[0].done:
-            slot = slots.popleft()
-            self._parked_bytes -= slot.size
-            self._collected.extend(slot.chunks)
+    def _flush_soon(self) -> None:
+        self._flushing = False
+        if self.is_open:
+            self._flush()
 
     def _flush(self) -> None:
         self._send_collected()
@@ -312,13 +303,7 @@ class Connection:
 
     @property
     def _is_blocked(self) -> bool:
-        return (
-            self._held
-            or self._resting
-            or len(self._slots) >= _MAX_SLOTS
-            or self._parked_bytes > _MAX_UNSENT
-            or self.link.unsent > _MAX_UNSENT
-        )
+        return self._held or self._resting or self._slots.is_full or self.link.unsent > _MAX_UNSENT
 
     def _maybe_go(self) -> None:
         """Go on reading if nothing speaks against it."""
@@ -337,26 +322,38 @@ class Connection:
 
     # --- requests that hold the connection
 
-    def _hold(self) -> Slot:
-        slot = Slot()
-        self._slots.append(slot)
+    def _hold(self, size: int) -> Slot:
+        """A slot for a request of `size` bytes that nothing overtakes."""
+        slot = self._slots.open(size)
         self._held = True
         if self._frames is not None:
             self._frames.stop()
         return slot
 
+    def _begun(self, slot: Slot) -> None:
+        """Nothing but waiting is left of the request in hand: the next ones may begin."""
+        slot.task = asyncio.current_task()
+        if self.is_open:
+            self._held = False
+            self._maybe_go()
+        elif slot.task is not None:
+            slot.task.cancel()
+
     async def _run(self, slot: Slot, route: Route, request: Any, correlation_id: int) -> None:
         key, version = route.api.key, route.context.version
+        context = route.context.of_one(partial(self._begun, slot))
         try:
-            answer = await route.api.handler(request, route.context)
+            answer = await route.api.handler(request, context)
             body = bytearray()
             encoder(key, version)(body, answer)
         except Exception as error:  # noqa: BLE001  as above
             self._refuse(error)
             return
-        self._finish(slot, *_with_header(correlation_id, answers_flexibly(key, version), (body,)))
+        self._finish(slot, *with_header(correlation_id, answers_flexibly(key, version), (body,)))
 
-    async def _run_raw(self, slot: Slot, work: Coroutine[Any, Any, Reply], correlation_id: int) -> None:
+    async def _run_raw(
+        self, slot: Slot, work: Coroutine[Any, Any, Reply | Waiting], correlation_id: int
+    ) -> None:
         try:
             reply = await work
         except Exception as error:  # noqa: BLE001  as above
@@ -364,14 +361,25 @@ class Connection:
             return
         if reply is None:
             self._finish(slot, (), 0)
+        elif type(reply) is tuple or type(reply) is list:
+            self._finish(slot, *with_header(correlation_id, None, reply))
         else:
-            self._finish(slot, *_with_header(correlation_id, None, reply))
+            self._go_on_waiting(slot, cast(Waiting, reply), correlation_id)
+
+    def _go_on_waiting(self, slot: Slot, waiting: Waiting, correlation_id: int) -> None:
+        if self.is_open:
+            self._held = False
+            self._wait(slot, waiting, correlation_id)
+            self._maybe_go()
+        else:
+            waiting.answered.cancel()
 
     def _finish(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
-        self._park(slot, chunks, size)
-        self._held = False
+        if slot.task is None:
+            self._held = False
+        self._slots.park(slot, chunks, size)
         if self.is_open:
-            self._release()
+            self._slots.release(self._collected)
             self._flush()
 
     def _refuse(self, error: BaseException) -> None:
@@ -384,17 +392,3 @@ class Connection:
             self._frames.close()  # what the client has sent since is not looked at
             self._send_collected()
             self.link.close()
-
-
-def _with_header(
-    correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk]
-) -> tuple[list[Chunk], int]:
-    """`chunks` as a frame, and its size.  `flexible` None: they carry the header's tags themselves."""
-    head = b"\0" if flexible else b""
-    size = 4 + len(head)
-    for chunk in chunks:
-        size += chunk.size if type(chunk) is FileRange else len(cast(bytes, chunk))
-    prefix = _PREFIX.pack(size, correlation_id) + head
-    if chunks and type(chunks[0]) is bytes:
-        return [prefix + chunks[0], *chunks[1:]], size
-    return [prefix, *chunks], size

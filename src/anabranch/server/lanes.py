@@ -16,7 +16,7 @@ import struct
 from typing import NamedTuple
 
 from anabranch.partition.partition import Partition
-from anabranch.wire.kafka.produce import Produced, write_produced
+from anabranch.wire.kafka.produce import Produced, ProduceRequest, write_produced
 
 LEAST_VERSION = 8  # older ones have other answers, and no client that needs speed
 FLEXIBLE_VERSION = 9
@@ -31,6 +31,7 @@ class Lane(NamedTuple):
     partition: Partition
     name: bytes
     acks: int
+    timeout_ms: int
     head: bytes
     tail: bytes
 
@@ -59,10 +60,11 @@ class Lanes:
         return None if lane is None or lane[0].retired else (lane, end)
 
     def learn(
-        self, frame: memoryview, at: int, version: int, acks: int, name: bytes, partition: Partition
+        self, frame: memoryview, at: int, version: int, request: ProduceRequest, partition: Partition
     ) -> None:
         """A request with one batch for `partition` went well: let the next one take the short way."""
-        if version < LEAST_VERSION or len(name) > _MAX_COMPACT_NAME or not acks:
+        name = request.topics[0].name
+        if version < LEAST_VERSION or len(name) > _MAX_COMPACT_NAME or not request.acks:
             return
         if version != self._version or len(self._lanes) >= _MAX_LANES:
             self._lanes.clear()
@@ -74,7 +76,9 @@ class Lanes:
             split = 1 + 1 + 1 + len(name) + 1 + 4
         else:
             split = 4 + 2 + len(name) + 4 + 4
-        lane = Lane(partition, name, acks, answer[:split], answer[split + PLACED.size :])
+        lane = Lane(
+            partition, name, request.acks, request.timeout_ms, answer[:split], answer[split + PLACED.size :]
+        )
         self._lanes[frame[at : _key_end(frame, at, version)].tobytes()] = lane
 
 

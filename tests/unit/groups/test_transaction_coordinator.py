@@ -132,7 +132,7 @@ async def test_a_late_marker_does_not_end_the_next_transaction(node: Transacting
     await node.write(ID, next_me, OUT, "b", version=2)
     late = End(next_me, Marker(False, 0), strict=True)
     with pytest.raises(InvalidProducerEpoch):
-        await node.coordinator.markers.write(*OUT, late)
+        await node.coordinator.markers.append(*OUT, late)
     await node.end(ID, next_me, commit=True, version=2)
     assert node.committed(*OUT) == ["a", "b"]
 
@@ -141,7 +141,7 @@ async def test_the_same_marker_twice_does_no_harm(node: Transacting) -> None:
     me = await node.introduce(ID)
     await node.write(ID, me, OUT, "a", version=2)
     next_me = await node.end(ID, me, commit=True, version=2)
-    await node.coordinator.markers.write(*OUT, End(next_me, Marker(True, 0), strict=True))
+    await node.coordinator.markers.append(*OUT, End(next_me, Marker(True, 0), strict=True))
     await node.write(ID, next_me, OUT, "b", version=2)
     await node.end(ID, next_me, commit=False, version=2)
     assert node.committed(*OUT) == ["a"]

@@ -16,6 +16,7 @@ from anabranch.server import connection as module
 from anabranch.server.connection import Connection
 from anabranch.server.framing import Buffers, Frames
 from anabranch.server.kafka.registry import Api, Deferred, RequestContext, Told
+from anabranch.server.slots import MAX_SLOTS
 from tests.support.links import RecordingLink
 from tests.support.logs import SetClock
 
@@ -26,6 +27,8 @@ AS_IT_WAS = 3  # Metadata: decoded and encoded by the schema
 
 class Waited:
     """What a handler that waits gives back."""
+
+    kept_bytes = 0
 
     def __init__(self) -> None:
         self.answered: Deferred = asyncio.get_running_loop().create_future()
@@ -263,7 +266,7 @@ async def test_work_of_a_client_that_left_stays_charged_until_it_ends() -> None:
 async def test_many_waits_stop_the_reading() -> None:
     client = Client()
     client.send(b"".join(request(LATER, number) for number in range(300)))
-    assert len(client.home.waited) == module._MAX_SLOTS
+    assert len(client.home.waited) == MAX_SLOTS
     assert client.link.paused
     for number in range(300):
         client.home.waited[number].answered.set_result((b"x",))
@@ -275,7 +278,7 @@ async def test_many_waits_stop_the_reading() -> None:
 async def test_answers_that_wait_behind_another_are_limited_in_number() -> None:
     client = Client()
     client.send(request(LATER, 0) + b"".join(request(ECHO, number) for number in range(1, 1000)))
-    assert len(client.home.handled) < module._MAX_SLOTS
+    assert len(client.home.handled) < MAX_SLOTS
     assert client.link.paused
     client.home.waited[0].answered.set_result((b"x",))
     await turns()

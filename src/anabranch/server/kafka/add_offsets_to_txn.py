@@ -26,7 +26,9 @@ async def add_offsets_to_txn(request: Any, ctx: RequestContext) -> Answer:
         await services.groups.ensure_topic()
         partition = (OFFSETS_TOPIC, services.groups.shard_of(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
-        code = await services.transactions.add(request.transactional_id, producer, [partition])
+        code = await services.transactions.add(
+            request.transactional_id, producer, [partition], begun=ctx.begun
+        )
     except AnabranchError as error:
         code = code_of(error)
     if code == ErrorCode.producer_fenced and ctx.version < _FIRST_WITH_PRODUCER_FENCED:

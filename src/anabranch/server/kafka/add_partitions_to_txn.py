@@ -12,6 +12,7 @@ from anabranch.base.errors import AnabranchError, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.cluster.topics import is_internal
 from anabranch.groups.effects import Producer
+from anabranch.groups.runtime import Begun
 from anabranch.groups.transaction_records import TopicPartition
 from anabranch.groups.transactions import EPOCH_BUMP
 from anabranch.server.kafka.errors import code_of
@@ -38,13 +39,15 @@ async def add_partitions_to_txn(request: Any, ctx: RequestContext) -> Answer:
         asked = _asked(
             request.v3_and_below_transactional_id, producer, request.v3_and_below_topics, verify_only=False
         )
-        codes = await _add(asked, ctx)
+        codes = await _add(asked, ctx, ctx.begun)
         return {"results_by_topic_v3_and_below": _by_topic(codes)}
     results = []
+    # What is behind these may begin when all of them have: with several that is when all are answered.
+    is_last = len(request.transactions) == 1
     for one in request.transactions:
         producer = Producer(one.producer_id, one.producer_epoch)
         asked = _asked(one.transactional_id, producer, one.topics, verify_only=one.verify_only)
-        codes = await _add(asked, ctx)
+        codes = await _add(asked, ctx, ctx.begun if is_last else None)
         results.append({"transactional_id": one.transactional_id, "topic_results": _by_topic(codes)})
     return {"results_by_transaction": results}
 
@@ -54,7 +57,7 @@ def _asked(transactional_id: str, producer: Producer, topics: Any, *, verify_onl
     return _Asked(transactional_id, producer, partitions, verify_only)
 
 
-async def _add(asked: _Asked, ctx: RequestContext) -> _Codes:
+async def _add(asked: _Asked, ctx: RequestContext, begun: Begun | None) -> _Codes:
     wrong = {one: code for one in asked.partitions if (code := _wrong(one, ctx))}
     if wrong:
         return {one: wrong.get(one, ErrorCode.operation_not_attempted) for one in asked.partitions}
@@ -66,7 +69,7 @@ async def _add(asked: _Asked, ctx: RequestContext) -> _Codes:
             return transactions.verify(asked.transactional_id, asked.producer, asked.partitions)
         client_version = EPOCH_BUMP if ctx.version >= _FIRST_BATCHED else 0
         code = await transactions.add(
-            asked.transactional_id, asked.producer, asked.partitions, client_version
+            asked.transactional_id, asked.producer, asked.partitions, client_version, begun
         )
     except AnabranchError as error:
         code = code_of(error)

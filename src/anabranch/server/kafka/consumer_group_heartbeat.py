@@ -38,7 +38,9 @@ async def consumer_group_heartbeat(request: Any, ctx: RequestContext) -> Answer:
     )
     try:
         return await ctx.services.groups.submit(
-            asked.group_id, lambda shard, token, now_ms: shard.consumer.heartbeat(asked, token, now_ms)
+            asked.group_id,
+            lambda shard, token, now_ms: shard.consumer.heartbeat(asked, token, now_ms),
+            ctx.begun,
         )
     except AnabranchError as error:
         return Refused(code_of(error), message_of(error) or "").answer

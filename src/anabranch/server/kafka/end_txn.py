@@ -29,6 +29,7 @@ async def end_txn(request: Any, ctx: RequestContext) -> Answer:
             Producer(request.producer_id, request.producer_epoch),
             commit=request.committed,
             client_version=EPOCH_BUMP if ctx.version >= _FIRST_OF_SECOND_PROTOCOL else 0,
+            begun=ctx.begun,
         )
     except AnabranchError as error:
         return refused(code_of(error))

@@ -19,6 +19,8 @@ class Held:
 
     __slots__ = ("_deciding", "_key", "_loop", "_nothing_new", "_version", "answered")
 
+    kept_bytes = 0  # one of a connection at most waits
+
     def __init__(
         self, key: int, version: int, deciding: Coroutine[Any, Any, Answer], nothing_new: Answer
     ) -> None:

@@ -37,6 +37,7 @@ async def join_group(request: Any, ctx: RequestContext) -> Answer:
         answer = await ctx.services.groups.submit(
             request.group_id,
             lambda shard, token, now_ms: shard.classic.join(request.group_id, who, token, now_ms),
+            ctx.begun,
         )
     except AnabranchError as error:
         answer = classic_answers.not_joined(code_of(error), request.member_id)

@@ -27,6 +27,7 @@ async def leave_group(request: Any, ctx: RequestContext) -> Answer:
         answer = await ctx.services.groups.submit(
             request.group_id,
             lambda shard, token, now_ms: shard.classic.leave(request.group_id, leaving, token, now_ms),
+            ctx.begun,
         )
     except AnabranchError as error:
         return {"error_code": code_of(error), "members": []}

@@ -6,23 +6,25 @@
     v9     the member's epoch of the newer group protocol may stand for the generation
     v10    topics by id; one that is not known is UNKNOWN_TOPIC_ID
 
-A commit is as a rule decided and written at once, and then answered without a task of its own.
+A commit is as a rule decided and written at once, and then answered without a task of its own.  One that is
+not acknowledged yet waits while the requests behind it are worked on; after `offsets.commit.timeout.ms` it is
+COORDINATOR_NOT_AVAILABLE, as Kafka has it, though it may count all the same.
 
 What is not there cannot be committed: such topics and partitions are refused here, and stand first in
 the answer; the coordinator decides about the rest.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, CoordinatorLoading, CoordinatorNotAvailable, TooLarge
 from anabranch.groups.committing import BROKERS_RETENTION, Commit, TopicCommit
-from anabranch.groups.runtime import Decide
-from anabranch.groups.shard import GroupShard
+from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.group_topics import find_topic
-from anabranch.server.kafka.registry import Answer, Reply, RequestContext, api
+from anabranch.server.kafka.registry import Answer, Reply, RequestContext, ToldAtOnce, Waiting, api
 from anabranch.wire.kafka.offset_commit import read_offset_commit, write_offset_commit
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -30,7 +32,9 @@ _LAST_WITH_RETENTION = 4
 
 
 @api(8, versions=(2, 10), raw=True)
-def offset_commit(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Coroutine[Any, Any, Reply]:
+def offset_commit(
+    frame: memoryview, at: int, ctx: RequestContext
+) -> Reply | Waiting | Coroutine[Any, Any, Reply | Waiting]:
     request = read_offset_commit(frame, at, ctx.version)
     refused, wanted, asked_as = split_commit(request.topics, ctx)
     if not wanted:
@@ -45,34 +49,73 @@ def offset_commit(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Co
         request.retention_time if ctx.version <= _LAST_WITH_RETENTION else BROKERS_RETENTION,
     )
 
-    def answered(decided: Answer) -> Reply:
+    def told(decided: Answer) -> Reply:
         for topic, name in zip(decided["topics"], asked_as, strict=True):
             topic["name"] = name
         return (write_offset_commit(ctx.version, merged(refused, decided["topics"])),)
 
+    asked = _Asked(commit, told, len(frame))
     try:
-        now = ctx.services.groups.submit_now(commit.group_id, _decision(commit))
-        if now.done():
-            return answered(now.result())
-        deciding: Awaitable[Answer] = now
+        return _decide(asked, ctx.services.groups)
     except (CoordinatorLoading, CoordinatorNotAvailable):
-        deciding = ctx.services.groups.submit(commit.group_id, _decision(commit))
+        return _decide_when_loaded(asked, ctx.services.groups)
     except AnabranchError as error:
-        return answered(_failed(commit, error))
-    return _later(commit, deciding, answered)
+        return told(_failed(commit, error))
 
 
-async def _later(commit: Commit, deciding: Awaitable[Answer], answered: Callable[[Answer], Reply]) -> Reply:
-    """The answer, once topic and shard are there or the commit is replicated."""
+class _Asked(NamedTuple):
+    commit: Commit
+    told: Callable[[Answer], Reply]
+    """What a client is told of a decision."""
+    size: int
+
+
+def _decide(asked: _Asked, groups: GroupCoordinator) -> Reply | Waiting:
+    """Over a shard that is loaded (CoordinatorNotAvailable or -Loading if it is not)."""
+    commit = asked.commit
+    deciding = groups.submit_now(
+        commit.group_id, lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
+    )
+    return asked.told(deciding.result()) if deciding.done() else _Unacknowledged(asked, deciding)
+
+
+async def _decide_when_loaded(asked: _Asked, groups: GroupCoordinator) -> Reply | Waiting:
+    """Topic and shard are made or read first, and nothing overtakes that."""
     try:
-        decided = await deciding
+        await groups.ensure_topic()
+        await groups.look(asked.commit.group_id)
+        return _decide(asked, groups)
     except AnabranchError as error:
-        decided = _failed(commit, error)
-    return answered(decided)
+        return asked.told(_failed(asked.commit, error))
 
 
-def _decision(commit: Commit) -> Decide[GroupShard]:
-    return lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
+class _Unacknowledged(ToldAtOnce):
+    """The answer to a commit that is in the log, and waits until that holds."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, asked: _Asked, deciding: "asyncio.Future[Answer]") -> None:
+        super().__init__(asked.size)
+        self._asked = asked
+        self.answered = deciding.get_loop().create_future()
+        deciding.add_done_callback(self._decided)
+
+    def expire(self) -> None:
+        """The node stops: the acknowledgement is on its way, and the node waits a moment for its clients."""
+
+    def _decided(self, done: "asyncio.Future[Answer]") -> None:
+        if self.answered.done():
+            return
+        error = done.exception()
+        try:
+            if isinstance(error, AnabranchError):
+                reply = self._asked.told(_failed(self._asked.commit, error))
+            else:
+                reply = self._asked.told(done.result())
+            self.answered.set_result(reply)
+        except Exception as mistake:  # noqa: BLE001  whoever waits for the answer must hear of it
+            self.answered.set_exception(mistake)
+        self._tell()
 
 
 def split_commit(topics: Any, ctx: RequestContext) -> tuple[list[Answer], list[TopicCommit], list[str]]:

@@ -23,6 +23,7 @@ async def offset_delete(request: Any, ctx: RequestContext) -> Answer:
         answer = await ctx.services.groups.submit(
             request.group_id,
             lambda shard, token, now_ms: shard.offsets.delete(request.group_id, wanted, token, now_ms),
+            ctx.begun,
         )
     except AnabranchError as error:
         return {"error_code": code_of(error), "topics": []}

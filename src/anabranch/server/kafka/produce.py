@@ -5,38 +5,39 @@ because librdkafka takes a broker without version 0 for one that is older than i
 
 A batch is checked and stored in the call itself.  One that would have to be unpacked and is large is
 prepared in a thread, and the connection waits for it, so that the order of a client's requests is the
-order in the log.  With acks=0 there is no answer, and an error closes the connection.
+order in the log.  What is stored waits for its acknowledgement, if that is not there at once, while the
+requests behind it are worked on (`produce_answers`).  With acks=0 there is no answer, and an error closes the
+connection.
 
 Records of a transaction go in if the partition is in it.  While the producer has one open there, the
 partition knows; else the coordinator is asked (`joining`), and by version 12 and later told.
 """
 
 import asyncio
-import logging
 import struct
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from anabranch.base.errors import (
-    AnabranchError,
-    Corrupt,
-    DiskFull,
-    InvalidRecord,
-    UnknownTopic,
-    UnsupportedCompression,
-)
-from anabranch.base.seldom import Seldom
+from anabranch.base.errors import AnabranchError, InvalidRecord, UnknownTopic, UnsupportedCompression
 from anabranch.cluster.topics import is_internal
 from anabranch.log.validation import INLINE_BYTES
 from anabranch.partition.host import ServedTopic
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
-from anabranch.records.record import MissingKeys
 from anabranch.server.kafka import joining
 from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.produce_answers import (
+    Acknowledging,
+    Results,
+    Unacknowledged,
+    Wanted,
+    answer,
+    failed,
+    refused,
+    stored,
+)
 from anabranch.server.kafka.produce_targets import (
     LATER,
     Target,
@@ -49,25 +50,21 @@ from anabranch.server.kafka.produce_targets import (
     verified,
     without,
 )
-from anabranch.server.kafka.registry import Reply, RequestContext, api
+from anabranch.server.kafka.registry import Reply, RequestContext, Waiting, api
 from anabranch.server.lanes import FLEXIBLE_VERSION, PLACED, Lane
 from anabranch.wire.kafka.produce import (
     Produced,
     ProducePartition,
     ProduceRequest,
-    RecordError,
     read_produce,
     read_varint,
     write_produced,
 )
 from anabranch.wire.kafka.schema import ErrorCode
 
-_trouble = Seldom(logging.getLogger(__name__), 10.0)
-
 _ZSTD = 4
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE = 22
-_MAX_RECORD_ERRORS = 100
 _OPENED_A_TURN = 16  # logs; half a millisecond each, if they are new
 _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 _INT = struct.Struct(">i")
@@ -75,31 +72,23 @@ _FIRST_ADDED = 12
 _INTERNAL_CLIENT = "__admin_client"  # Kafka's name for those who may write to internal topics
 
 
-class _Unacknowledged(NamedTuple):
-    """An answer, `produced[i]`, that holds once `acknowledged` does."""
-
-    produced: list[Produced]
-    i: int
-    acknowledged: "asyncio.Future[None]"
-
-
 @api(0, versions=(3, 13), raw=True, advertise_from=0)
 def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
     found = ctx.peer.lanes.find(frame, at, ctx.version)
     if found is not None:
-        answer = _by_lane(found[0], found[1], frame, ctx.version)
-        if answer is not None:
-            return answer
+        reply = _by_lane(found[0], found[1], frame, ctx.version)
+        if reply is not None:
+            return reply
     request = read_produce(frame, at, ctx.version)
     if _lacks_transactional_id(request):
         code = ErrorCode.transactional_id_authorization_failed
-        return _answer(
-            request.acks,
-            ctx.version,
+        return answer(
+            _wanted(request, ctx.version),
             [
-                (topic.name, [_refused(part.partition, code, None) for part in topic.partitions])
+                (topic.name, [refused(part.partition, code, None) for part in topic.partitions])
                 for topic in request.topics
             ],
+            [],
         )
     if closed := _closed(request, ctx):
         return _produce_opening(memoryview(bytearray(frame)), at, closed, ctx)
@@ -117,35 +106,31 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
             records = target.part.records
             if target.partition is not None and records is not None and target.partition.is_heavy(records):
                 return _produce_slowly(request, _detached(topics), ctx)
-    results: list[tuple[bytes, list[Produced]]] = []
-    waiting: list[_Unacknowledged] = []
+    results: Results = []
+    waiting: list[Unacknowledged] = []
     for name, targets in topics:
         produced: list[Produced] = []
         for target in targets:
             if target.partition is None or target.part.records is None:
-                produced.append(_refused(target.part.partition, target.error, target.message))
+                produced.append(refused(target.part.partition, target.error, target.message))
                 continue
             try:
                 appended = target.partition.append(target.part.records, request.acks)
             except (AnabranchError, OSError) as error:
-                produced.append(_failed(target.part.partition, error))
+                produced.append(failed(target.part.partition, error))
                 continue
             if appended.acknowledged is not None:
-                waiting.append(_Unacknowledged(produced, len(produced), appended.acknowledged))
-            produced.append(_stored(target.part.partition, target.partition, appended))
+                waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
+            produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
-    if waiting:
-        return _answer_later(request.acks, ctx.version, results, waiting)
-    if len(topics) == 1 and len(topics[0][1]) == 1 and request.transactional_id is None:
+    if not waiting and len(topics) == 1 and len(topics[0][1]) == 1 and request.transactional_id is None:
         name, (target,) = topics[0]
         if target.partition is not None and not results[0][1][0].error_code:
-            ctx.peer.lanes.learn(frame, at, ctx.version, request.acks, name, target.partition)
-    return _answer(request.acks, ctx.version, results)
+            ctx.peer.lanes.learn(frame, at, ctx.version, request, target.partition)
+    return answer(_wanted(request, ctx.version), results, waiting)
 
 
-def _by_lane(
-    lane: Lane, at: int, frame: memoryview, version: int
-) -> tuple[bytes] | Coroutine[None, None, Reply] | None:
+def _by_lane(lane: Lane, at: int, frame: memoryview, version: int) -> Reply | Waiting:
     """The answer to a request that has a lane; None if it should take the ordinary way after all."""
     if len(frame) - at < HEADER_SIZE:
         return None
@@ -168,7 +153,7 @@ def _by_lane(
             return None
     batch = frame[at:end]
     size = end - at
-    partition, name, acks, head, tail = lane
+    partition, name, acks, timeout_ms, head, tail = lane
     if size < HEADER_SIZE:
         return None
     attributes = batch[_ATTRIBUTES_LOW_BYTE]
@@ -178,12 +163,11 @@ def _by_lane(
         base_offset, append_time_ms, acknowledged = partition.append(batch, acks)
     except (AnabranchError, OSError) as error:
         # Not by the ordinary way: the batch may have its place written in it already.
-        return (write_produced(version, [(name, [_failed(partition.index, error)])]),)
+        return (write_produced(version, [(name, [failed(partition.index, error)])]),)
     if acknowledged is not None:
-        stored = Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)
-        produced = [stored]
-        unacknowledged = [_Unacknowledged(produced, 0, acknowledged)]
-        return _answer_later(acks, version, [(name, produced)], unacknowledged)
+        produced = [Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)]
+        unacknowledged = Unacknowledged(produced, 0, acknowledged)
+        return Acknowledging(Wanted(acks, timeout_ms, version), [(name, produced)], [unacknowledged])
     return (head + PLACED.pack(0, base_offset, append_time_ms, partition.log_start) + tail,)
 
 
@@ -204,7 +188,7 @@ def _closed(request: ProduceRequest, ctx: RequestContext) -> list[tuple[ServedTo
 
 async def _produce_opening(
     frame: memoryview, at: int, closed: list[tuple[ServedTopic, int]], ctx: RequestContext
-) -> Reply:
+) -> Reply | Waiting:
     """Open the logs a few at a time, then go on as usual."""
     for number, (topic, index) in enumerate(closed):
         with suppress(AnabranchError, OSError):  # it is told when they are written
@@ -212,8 +196,12 @@ async def _produce_opening(
         if number % _OPENED_A_TURN == 0:
             await asyncio.sleep(0)
     reply: Any = _produce(read_produce(frame, at, ctx.version), frame, at, ctx)
-    done: Reply = await reply if asyncio.iscoroutine(reply) else reply
+    done: Reply | Waiting = await reply if asyncio.iscoroutine(reply) else reply
     return done
+
+
+def _wanted(request: ProduceRequest, version: int) -> Wanted:
+    return Wanted(request.acks, request.timeout_ms, version)
 
 
 def _targets(
@@ -263,48 +251,6 @@ def _lacks_transactional_id(request: ProduceRequest) -> bool:
     )
 
 
-def _stored(index: int, partition: Partition, appended: Appended) -> Produced:
-    return Produced(index, 0, appended.base_offset, appended.append_time_ms, partition.log_start)
-
-
-def _refused(index: int, code: int, message: str | None) -> Produced:
-    return Produced(index, code, -1, -1, -1, message)
-
-
-def _failed(index: int, error: Exception) -> Produced:
-    if isinstance(error, OSError | DiskFull):
-        _trouble.warning("records are refused: %s", error)
-    if isinstance(error, MissingKeys):
-        text = "Compacted topic cannot accept message without key"
-        at_fault = tuple(RecordError(number, text) for number in error.indexes[:_MAX_RECORD_ERRORS])
-        return Produced(index, ErrorCode.invalid_record, -1, -1, -1, str(error), at_fault)
-    return _refused(index, code_of(error), message_of(error))
-
-
-def _answer(acks: int, version: int, results: list[tuple[bytes, list[Produced]]]) -> Reply:
-    if acks:
-        return (write_produced(version, results),)
-    for _, produced in results:
-        for one in produced:
-            if one.error_code:
-                raise Corrupt(f"a produce request with acks=0 failed: {one.message or one.error_code}")
-    return None
-
-
-async def _answer_later(
-    acks: int,
-    version: int,
-    results: list[tuple[bytes, list[Produced]]],
-    waiting: list[_Unacknowledged],
-) -> Reply:
-    for produced, i, acknowledged in waiting:
-        try:
-            await acknowledged
-        except (AnabranchError, OSError) as error:
-            produced[i] = _failed(produced[i].partition, error)
-    return _answer(acks, version, results)
-
-
 def _detached(topics: Topics) -> Topics:
     """The same batches in memory of their own: the frame's buffer is used again once we wait."""
     return [
@@ -323,24 +269,25 @@ def _detached(topics: Topics) -> Topics:
     ]
 
 
-async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestContext) -> Reply:
-    results = []
+async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestContext) -> Reply | Waiting:
+    results: Results = []
+    waiting: list[Unacknowledged] = []
     for name, targets in topics:
-        produced = []
+        produced: list[Produced] = []
         for target in targets:
             if target.partition is None or target.part.records is None:
-                produced.append(_refused(target.part.partition, target.error, target.message))
+                produced.append(refused(target.part.partition, target.error, target.message))
                 continue
             try:
                 appended = await _append_slowly(target.partition, target, request, ctx)
-                if appended.acknowledged is not None:
-                    await appended.acknowledged
             except (AnabranchError, OSError) as error:
-                produced.append(_failed(target.part.partition, error))
+                produced.append(failed(target.part.partition, error))
                 continue
-            produced.append(_stored(target.part.partition, target.partition, appended))
+            if appended.acknowledged is not None:
+                waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
+            produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
-    return _answer(request.acks, ctx.version, results)
+    return answer(_wanted(request, ctx.version), results, waiting)
 
 
 async def _append_slowly(
@@ -363,7 +310,7 @@ async def _append_slowly(
     return partition.append(records, request.acks)
 
 
-async def _produce_joining(request: ProduceRequest, topics: Topics, ctx: RequestContext) -> Reply:
+async def _produce_joining(request: ProduceRequest, topics: Topics, ctx: RequestContext) -> Reply | Waiting:
     """Have the partitions added to the transaction first, which the log of the coordinator has to take."""
     doubtful = in_doubt(topics)
     producers = set(doubtful.values())

@@ -9,13 +9,15 @@ One file an API, named by it.  Importing the file registers it:
 where the request's version has none), durations in milliseconds.  The answer is a nested dict with
 the schema's field names, written at the request's version by `wire.kafka.encoder`; fields that a
 version lacks are dropped.  `throttle_time` and `error_code` may be left out: zero.  A handler that
-never waits is a plain function; one that does is a coroutine, and runs as a task.
+never waits is a plain function; one that does is a coroutine, and runs as a task.  It holds the connection
+until it has returned or called `ctx.begun`, which says that it only waits from there on.
 
 An error that has no place in the answer is raised, and closes the connection, as Kafka does.
 
 Produce and Fetch are too hot for that: they register with `raw=True`, get the frame and the position
 of the body, and give back chunks (in a tuple if they are memory, in a list if files are among them), None
-when there is no answer, a `Waiting` that will have one, or a coroutine, for which the connection is held.
+when there is no answer, a `Waiting` that will have one, or a coroutine that gives back one of these and for
+which the connection is held.
 """
 
 import asyncio
@@ -34,29 +36,36 @@ Reply = Sequence[Chunk] | None
 Handler = Callable[..., Any]
 Deferred = asyncio.Future[Reply]
 Told = Callable[[Deferred], None]
+Begun = Callable[[], None]
 
 
 class Waiting(Protocol):
     """An answer that waits for something to happen."""
 
     answered: Deferred
+    """Cancelled when the client is gone."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """What it has in memory while it waits, roughly, if that is worth counting."""
 
     def then(self, told: Told) -> None:
         """Call `told` once it is answered; at once rather than a turn of the loop later, if that can be."""
 
     def expire(self) -> None:
-        """Wait no longer: answer with what there is."""
+        """The node stops: answer with what there is, unless what is waited for is on its way."""
 
 
 class ToldAtOnce:
     """Whoever waits for `answered` is told in the turn of the loop that fills it in."""
 
-    __slots__ = ("_told", "answered")
+    __slots__ = ("_told", "answered", "kept_bytes")
 
     answered: Deferred
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes: int = 0) -> None:
         self._told: Told | None = None
+        self.kept_bytes = kept_bytes
 
     def then(self, told: Told) -> None:
         self._told = told
@@ -67,10 +76,17 @@ class ToldAtOnce:
             self._told(self.answered)
 
 
-class RequestContext:
-    """What a handler knows about a request besides its fields.  Requests with the same header share one."""
+def _nobody_is_behind() -> None:
+    """Of a request that no connection is held for."""
 
-    __slots__ = ("client_id", "connection_id", "peer", "services", "version")
+
+class RequestContext:
+    """What a handler knows about a request besides its fields.
+
+    Requests with the same header share one, save those whose handlers are coroutines.
+    """
+
+    __slots__ = ("begun", "client_id", "connection_id", "peer", "services", "version")
 
     def __init__(
         self,
@@ -79,12 +95,21 @@ class RequestContext:
         connection_id: int,
         services: Services,
         peer: Peer | None = None,
+        begun: Begun = _nobody_is_behind,
     ) -> None:
         self.version = version
         self.client_id = client_id
         self.connection_id = connection_id
         self.services = services
         self.peer = peer or Peer()
+        self.begun = begun
+        """To be called when nothing but waiting is left: the requests behind this one may begin."""
+
+    def of_one(self, begun: Begun) -> "RequestContext":
+        """The same for one request, which tells `begun`."""
+        return RequestContext(
+            self.version, self.client_id, self.connection_id, self.services, self.peer, begun
+        )
 
 
 class Api(NamedTuple):

@@ -4,6 +4,7 @@ A batch of acknowledgements has one type for all of its records or one for each;
 taken together.  Batches are in order and do not overlap, or none of them counts.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
@@ -58,13 +59,20 @@ async def carry_out(
 ) -> dict[Place, AnabranchError | OSError]:
     """Do what they say, durably; what went wrong, by partition."""
     failed: dict[Place, AnabranchError | OSError] = {}
-    for place, batches in acks.items():
+
+    async def carry_out_one(place: Place, batches: Sequence[Any]) -> None:
         try:
             meant = read_acks(batches, may_renew=may_renew)
             live = await shares.open(key_of(member, place))
             await live.acknowledge(member[1], meant)
         except (AnabranchError, OSError) as error:
             failed[place] = error
+
+    if len(acks) == 1:  # which needs no task
+        ((place, batches),) = acks.items()
+        await carry_out_one(place, batches)
+    else:
+        await asyncio.gather(*(carry_out_one(*one) for one in acks.items()))
     return failed
 
 

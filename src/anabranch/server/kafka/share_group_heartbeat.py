@@ -28,6 +28,6 @@ async def share_group_heartbeat(request: Any, ctx: RequestContext) -> Answer:
         client_host=f"/{ctx.peer.address or ''}",
     )
     try:
-        return await ctx.services.share_groups.heartbeat(asked)
+        return await ctx.services.share_groups.heartbeat(asked, ctx.begun)
     except AnabranchError as error:
         return Refused(code_of(error), message_of(error) or "").answer

@@ -32,6 +32,7 @@ async def sync_group(request: Any, ctx: RequestContext) -> Answer:
         return await ctx.services.groups.submit(
             request.group_id,
             lambda shard, token, now_ms: shard.classic.sync(request.group_id, who, token, now_ms),
+            ctx.begun,
         )
     except AnabranchError as error:
         return classic_answers.not_synced(_code_of(error))

@@ -54,6 +54,7 @@ async def _commit(request: Any, topics: list[TopicCommit], ctx: RequestContext) 
                 lambda shard, token, now_ms: shard.offsets.commit_in_transaction(
                     commit, producer, token, now_ms
                 ),
+                ctx.begun,
             )
             return list(answer["topics"])
     except AnabranchError as error:

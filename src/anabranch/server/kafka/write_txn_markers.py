@@ -5,11 +5,12 @@ that hangs: one that is open on a partition and that no coordinator knows of any
 marker says by which protocol the transaction ended; in the second its epoch is later than what it ends.
 """
 
-from typing import Any
+import asyncio
+from typing import Any, NamedTuple
 
 from anabranch.base.errors import AnabranchError, CoordinatorLoading, NotCoordinator
 from anabranch.groups.effects import Producer
-from anabranch.groups.transaction_markers import End
+from anabranch.groups.transaction_markers import End, outcomes
 from anabranch.groups.transactions import EPOCH_BUMP
 from anabranch.records.control import Marker
 from anabranch.server.kafka.errors import code_of
@@ -17,9 +18,17 @@ from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
 
 
+class _Unacknowledged(NamedTuple):
+    """A partition's answer, which holds once the marker is acknowledged."""
+
+    answer: Answer
+    acknowledged: "asyncio.Future[None]"
+
+
 @api(27, versions=(1, 2))
 async def write_txn_markers(request: Any, ctx: RequestContext) -> Answer:
     producers: dict[int, dict[str, list[Answer]]] = {}
+    waiting: list[_Unacknowledged] = []
     for marker in request.markers:
         topics = producers.setdefault(marker.producer_id, {})
         end = End(
@@ -30,19 +39,28 @@ async def write_txn_markers(request: Any, ctx: RequestContext) -> Answer:
         for topic in marker.topics:
             partitions = topics.setdefault(topic.name, [])
             for index in topic.partition_indexes:
-                code = await _write(topic.name, index, end, ctx)
-                partitions.append({"partition_index": index, "error_code": code})
+                answer: Answer = {"partition_index": index, "error_code": ErrorCode.none}
+                partitions.append(answer)
+                try:
+                    acknowledged = await ctx.services.transactions.markers.append(topic.name, index, end)
+                except (AnabranchError, OSError) as error:
+                    answer["error_code"] = _code_of(error)
+                else:
+                    if acknowledged is not None:
+                        waiting.append(_Unacknowledged(answer, acknowledged))
+    if waiting:
+        ctx.begun()
+    found = await outcomes([one.acknowledged for one in waiting])
+    for one, outcome in zip(waiting, found, strict=True):
+        if outcome is not None:
+            one.answer["error_code"] = _code_of(outcome)
     return {"markers": [_result(producer_id, topics) for producer_id, topics in producers.items()]}
 
 
-async def _write(topic: str, index: int, end: End, ctx: RequestContext) -> ErrorCode:
-    try:
-        await ctx.services.transactions.markers.write(topic, index, end)
-    except (CoordinatorLoading, NotCoordinator):
+def _code_of(error: BaseException) -> ErrorCode:
+    if isinstance(error, CoordinatorLoading | NotCoordinator):
         return ErrorCode.not_leader_or_follower  # what a coordinator that sends markers tries again after
-    except (AnabranchError, OSError) as error:
-        return code_of(error)
-    return ErrorCode.none
+    return code_of(error)
 
 
 def _result(producer_id: int, topics: dict[str, list[Answer]]) -> Answer:

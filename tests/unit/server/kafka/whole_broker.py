@@ -84,9 +84,9 @@ class WholeBroker:
 
 async def _whole(answer: Any) -> Any:
     """The chunks of a raw answer, once they are known."""
-    if hasattr(answer, "answered"):
-        return await asyncio.wait_for(answer.answered, 60)
-    return await answer if isawaitable(answer) else answer
+    if isawaitable(answer):
+        answer = await answer
+    return await asyncio.wait_for(answer.answered, 60) if hasattr(answer, "answered") else answer
 
 
 def _bytes(chunks: Any) -> bytes:

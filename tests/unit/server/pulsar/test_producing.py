@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.base.errors import NotOwner
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.commands_pb2 import BaseCommand
+from tests.support.acknowledgements import HeldAcknowledgements
 from tests.support.entries import batch_of, entry_of
 from tests.support.pulsar_wire import Client, PulsarBroker, frame, pulsar_broker
 
@@ -54,6 +56,26 @@ async def test_receipts_come_in_order_and_in_one_write(broker: PulsarBroker) -> 
     assert [receipt.sequence_id for receipt in receipts] == list(range(20))
     assert [receipt.message_id.entry_id for receipt in receipts] == list(range(20))
     assert client.link.sends == sends + 1
+
+
+async def test_sends_do_not_wait_for_each_others_acknowledgements(broker: PulsarBroker) -> None:
+    """They are all in the log before the first is acknowledged; receipts keep the order of the sends."""
+    held = HeldAcknowledgements(broker.node._host)
+    client = await broker.connect()
+    await producer(client)
+    for n in range(3):
+        client.tell(C.SEND, entry_of(b"x", sequence=n), producer_id=1, sequence_id=n)
+    assert len(held.waiting) == 3
+    for late in held.waiting[1:]:
+        late.set_result(None)
+    await asyncio.sleep(0)
+    assert client.heard() == []
+    held.waiting[0].set_exception(NotOwner("broker 2 leads it"))
+    error = (await client.hear(C.SEND_ERROR)).send_error
+    assert error.sequence_id == 0
+    receipts = [(await client.hear(C.SEND_RECEIPT)).send_receipt for _ in range(2)]
+    assert [receipt.sequence_id for receipt in receipts] == [1, 2]
+    held.is_holding = False
 
 
 async def test_a_batch_takes_an_offset_a_message(broker: PulsarBroker) -> None:

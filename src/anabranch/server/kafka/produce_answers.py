@@ -1,0 +1,135 @@
+"""Produce answers: what became of each batch, at once or when the acknowledgements are there.
+
+With acks=all a partition that is not acknowledged within the request's `timeout_ms` is REQUEST_TIMED_OUT.  As
+with Kafka its answer has the offset of the batch all the same: it is in the log, and nothing takes it back.
+Other acks have no deadline: what they wait for, if anything, is this broker's own disk.
+"""
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+from anabranch.base.errors import Corrupt, DiskFull
+from anabranch.base.seldom import Seldom
+from anabranch.partition.partition import Partition
+from anabranch.partition.partition_log import Appended
+from anabranch.records.record import MissingKeys
+from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.registry import Reply, ToldAtOnce, Waiting
+from anabranch.wire.kafka.produce import Produced, RecordError, write_produced
+from anabranch.wire.kafka.schema import ErrorCode
+
+_trouble = Seldom(logging.getLogger(__name__), 10.0)
+
+_ALL = -1
+_MAX_RECORD_ERRORS = 100
+_KEPT_BYTES = 400  # of a partition that waits, roughly
+
+Results = list[tuple[bytes, list[Produced]]]
+"""What became of the batches, by topic."""
+
+
+class Unacknowledged(NamedTuple):
+    """An answer, `produced[i]`, that holds once `acknowledged` does."""
+
+    produced: list[Produced]
+    i: int
+    acknowledged: "asyncio.Future[None]"
+
+
+class Wanted(NamedTuple):
+    """How a client wants to be answered."""
+
+    acks: int
+    timeout_ms: int
+    version: int
+
+
+def stored(index: int, partition: Partition, appended: Appended) -> Produced:
+    return Produced(index, 0, appended.base_offset, appended.append_time_ms, partition.log_start)
+
+
+def refused(index: int, code: int, message: str | None) -> Produced:
+    return Produced(index, code, -1, -1, -1, message)
+
+
+def failed(index: int, error: Exception) -> Produced:
+    _tell(error)
+    if isinstance(error, MissingKeys):
+        text = "Compacted topic cannot accept message without key"
+        at_fault = tuple(RecordError(number, text) for number in error.indexes[:_MAX_RECORD_ERRORS])
+        return Produced(index, ErrorCode.invalid_record, -1, -1, -1, str(error), at_fault)
+    return refused(index, code_of(error), message_of(error))
+
+
+def answer(wanted: Wanted, results: Results, waiting: list[Unacknowledged]) -> Reply | Waiting:
+    """The answer, or what will have it when all that `waiting` says is acknowledged."""
+    return Acknowledging(wanted, results, waiting) if waiting else _answered(wanted, results)
+
+
+class Acknowledging(ToldAtOnce):
+    """An answer that waits for acknowledgements."""
+
+    __slots__ = ("_deadline", "_left", "_results", "_waiting", "_wanted")
+
+    def __init__(self, wanted: Wanted, results: Results, waiting: list[Unacknowledged]) -> None:
+        super().__init__(_KEPT_BYTES * len(waiting))
+        self._wanted = wanted
+        self._results = results
+        self._waiting = waiting
+        self._left = len(waiting)
+        loop = waiting[0].acknowledged.get_loop()
+        self.answered = loop.create_future()
+        self._deadline: asyncio.TimerHandle | None = None
+        if wanted.acks == _ALL:
+            self._deadline = loop.call_later(max(0, wanted.timeout_ms) / 1000, self._finish)
+            self.answered.add_done_callback(self._leave)
+        for one in waiting:
+            one.acknowledged.add_done_callback(self._acknowledged)
+
+    def expire(self) -> None:
+        """The node stops: acknowledgements are on their way, and the node waits a moment for its clients."""
+
+    def _acknowledged(self, _: "asyncio.Future[None]") -> None:
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Everything is acknowledged, or the time is over."""
+        if self.answered.done():
+            return
+        for produced, i, acknowledged in self._waiting:
+            if not acknowledged.done():
+                produced[i] = produced[i]._replace(error_code=ErrorCode.request_timed_out)
+            elif (error := _error_of(acknowledged)) is not None:
+                _tell(error)
+                produced[i] = produced[i]._replace(error_code=code_of(error), message=message_of(error))
+        try:
+            self.answered.set_result(_answered(self._wanted, self._results))
+        except Corrupt as error:
+            self.answered.set_exception(error)
+        self._tell()
+
+    def _leave(self, _: object) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+
+def _answered(wanted: Wanted, results: Results) -> Reply:
+    if wanted.acks:
+        return (write_produced(wanted.version, results),)
+    for _, produced in results:
+        for one in produced:
+            if one.error_code:
+                raise Corrupt(f"a produce request with acks=0 failed: {one.message or one.error_code}")
+    return None
+
+
+def _error_of(done: "asyncio.Future[None]") -> BaseException | None:
+    return asyncio.CancelledError() if done.cancelled() else done.exception()
+
+
+def _tell(error: BaseException) -> None:
+    if isinstance(error, OSError | DiskFull):
+        _trouble.warning("records are refused: %s", error)

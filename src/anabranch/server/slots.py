@@ -1,0 +1,106 @@
+"""Slots: the answers that a connection owes, in the order of its requests.
+
+    Slots   │ known │ waits │ known │ known │
+            └─ leaves with the next answer   └ cannot leave before the one that waits
+
+An answer that is known waits for those before it, and a request whose answer is not known keeps something in
+memory.  Both are counted, so that the connection can stop reading in time.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+from anabranch.base.network import Chunk, FileRange
+from anabranch.server.kafka.registry import Waiting
+
+MAX_SLOTS = 128
+MAX_BYTES = 1 << 20  # of answers that are known, and of requests that wait
+PREFIX = struct.Struct(">ii")  # the size of what follows, correlation id
+
+
+class Slot:
+    """An answer's place in the order, and what will bring it."""
+
+    __slots__ = ("chunks", "done", "kept_bytes", "size", "task", "waiting")
+
+    def __init__(self, kept_bytes: int = 0) -> None:
+        self.chunks: Sequence[Chunk] = ()
+        self.size = 0
+        self.done = False
+        self.waiting: Waiting | None = None
+        self.task: asyncio.Task[Any] | None = None
+        """The handler, once it does nothing but wait."""
+        self.kept_bytes = kept_bytes
+        """What the request has in memory while it waits."""
+
+
+class Slots(deque[Slot]):
+    __slots__ = ("_kept_bytes", "_parked_bytes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parked_bytes = 0
+        self._kept_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= MAX_SLOTS or self._parked_bytes > MAX_BYTES or self._kept_bytes > MAX_BYTES
+
+    def open(self, kept_bytes: int = 0) -> Slot:
+        """The slot of a request that keeps so much in memory."""
+        slot = Slot(kept_bytes)
+        self._kept_bytes += kept_bytes
+        self.append(slot)
+        return slot
+
+    def wait(self, slot: Slot, waiting: Waiting) -> None:
+        """`waiting` has the answer of `slot`, when there is one."""
+        slot.waiting = waiting
+        slot.kept_bytes += waiting.kept_bytes
+        self._kept_bytes += waiting.kept_bytes
+
+    def park(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
+        """The answer is known."""
+        slot.chunks, slot.size, slot.done = chunks, size, True
+        slot.waiting = slot.task = None
+        self._parked_bytes += size
+        self._kept_bytes -= slot.kept_bytes
+
+    def release(self, into: list[Chunk]) -> None:
+        """Move answers that are known and next in order."""
+        while self and self[0].done:
+            slot = self.popleft()
+            self._parked_bytes -= slot.size
+            into.extend(slot.chunks)
+
+    def expire(self) -> None:
+        """The node stops: what waits is to answer with what there is."""
+        for slot in list(self):
+            if slot.waiting is not None:
+                slot.waiting.expire()
+
+    def abandon(self) -> None:
+        """The client is gone: nobody waits any more."""
+        for slot in self:
+            if slot.waiting is not None:
+                slot.waiting.answered.cancel()
+            elif slot.task is not None:
+                slot.task.cancel()
+        self.clear()
+
+
+def with_header(
+    correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk]
+) -> tuple[list[Chunk], int]:
+    """`chunks` as a frame, and its size.  `flexible` None: they carry the header's tags themselves."""
+    head = b"\0" if flexible else b""
+    size = 4 + len(head)
+    for chunk in chunks:
+        size += chunk.size if type(chunk) is FileRange else len(cast(bytes, chunk))
+    prefix = PREFIX.pack(size, correlation_id) + head
+    if chunks and type(chunks[0]) is bytes:  # one write less for nearly every answer
+        return [prefix + chunks[0], *chunks[1:]], size
+    return [prefix, *chunks], size
