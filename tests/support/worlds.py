@@ -12,7 +12,8 @@
 Randomness comes from a seed; disk, threads and the clock are real if the test brings none.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import DirectDisk, Disk
+from anabranch.base.executors import Executors
 from anabranch.base.network import Network
 from anabranch.meta.store import MetadataStore
 from anabranch.node import Node, this_machine
@@ -37,6 +39,7 @@ def a_world(
     disk: Disk | None = None,
     network: Network | None = None,
     store: MetadataStore | None = None,
+    executors: Executors | None = None,
 ) -> NodeWorld:
     """This machine, but for what is given; a `store` is shared, and outlives the node."""
     world = replace(this_machine(), random=Random(seed))
@@ -44,6 +47,8 @@ def a_world(
         world = replace(world, clock=clock)
     if disk is not None:
         world = replace(world, disk=lambda most_open, executors: disk)
+    if executors is not None:
+        world = replace(world, executors=executors)
     if network is not None:
         world = replace(world, network=network)
     if store is not None:
@@ -54,6 +59,21 @@ def a_world(
 
         world = replace(world, open_store=open_store)
     return world
+
+
+class Inline(Executor):
+    """Runs work in the loop, at once: no thread comes into it."""
+
+    def __init__(self, name: str = "", threads: int = 1) -> None:
+        self.name = name
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001  # whoever waits is told, as by a thread
+            done.set_exception(error)
+        return done
 
 
 class _Lent:

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -19,9 +20,10 @@ from anabranch.node import Node
 from anabranch.wire.kafka.schema import request_schema, response_schema
 from tests.compat.clients.raw import METADATA, build
 from tests.support.links import Upper
+from tests.support.logs import records
 from tests.support.memory_network import MemoryNetwork, Wire
 from tests.support.waiting import until
-from tests.support.worlds import a_node, a_world
+from tests.support.worlds import Inline, a_node, a_world
 
 VERSION = 12
 ORDERS = TopicName.from_kafka("orders")
@@ -86,3 +88,25 @@ async def test_one_node_stops_and_the_other_goes_on(cluster: Cluster) -> None:
         assert [topic.name for topic in (await metadata(client, "a")).topics] == ["orders"]
         assert a.failed is not None
         assert not a.failed.done()
+
+
+async def test_a_node_without_threads(tmp_path: Path) -> None:
+    """Whatever blocks goes to the executors that it was given, and nowhere else."""
+    wire, before = Wire(), threading.active_count()
+    asked: list[str] = []
+
+    def inline(name: str, threads: int) -> Inline:
+        asked.append(name)
+        return Inline(name, threads)
+
+    world = a_world(network=wire.host("a"), executors=inline)
+    listeners = {"listeners": "PLAINTEXT://a:9092"}
+    async with a_node(tmp_path, world, **listeners) as node:
+        await node.parts.cluster.create_topic(NewTopic(ORDERS, config={"flush.messages": "1"}))
+        appended = node.parts.host.partition("orders", 0).append(memoryview(records("a")), -1)
+        assert appended.acknowledged is not None
+        await appended.acknowledged
+        await metadata(wire.host("c"), "a")
+        assert threading.active_count() == before
+    assert threading.active_count() == before
+    assert len(set(asked)) == len(asked)
