@@ -22,20 +22,17 @@ from anabranch.base.errors import (
     UnknownTopic,
 )
 from anabranch.base.ids import TopicName
-from anabranch.groups.parts import TopicFacts
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.share_state import DeliveryState, ShareKey, ShareState, ShareStates, StateBatch
 from anabranch.groups.share_states import (
     SHARE_STATE_TOPIC,
-    KeptShareStates,
     read_share_key,
     share_key_text,
 )
 from anabranch.log.config import LogConfig
-from anabranch.partition.led_partitions import LedPartitions
 from anabranch.partition.partition import Partition
+from tests.support.coordinators import Coordinators
 from tests.support.hosts import a_host
-from tests.support.images import topic_image
 from tests.support.logs import SetClock
 
 PARTITIONS = 2
@@ -52,30 +49,14 @@ class Kept:
             self.add()
         self.host.recover()
         told = ShareStateConfig(**config)
-        self.states = KeptShareStates(
-            clock,
-            self,
-            lambda: told,
-            LedPartitions(self.host, SHARE_STATE_TOPIC),
-            self.make,
-        )
+        self.states = Coordinators(self.host, clock).share_states(self.make, lambda: told)
 
     def add(self) -> None:
         config = LogConfig.build(ShareStateConfig().topic_config, {})
-        self.host.add_topic(topic_image(SHARE_STATE_TOPIC, ID, PARTITIONS), config)
+        self.host.add_topic(TopicName.from_kafka(SHARE_STATE_TOPIC), ID, PARTITIONS, config)
 
     async def make(self) -> None:
         self.add()
-
-    def by_name(self, name: str) -> TopicFacts | None:
-        there = any(topic.name.kafka == name for topic in self.host.topics())
-        return TopicFacts(name, ID, (frozenset(),) * PARTITIONS) if there else None
-
-    def by_id(self, topic_id: UUID) -> TopicFacts | None:
-        return None
-
-    def names(self) -> frozenset[str]:
-        return frozenset()
 
     def records(self) -> int:
         partitions = [self.host.partition(SHARE_STATE_TOPIC, index) for index in range(PARTITIONS)]

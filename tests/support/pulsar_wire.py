@@ -15,15 +15,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from anabranch.base.clock import SystemClock
 from anabranch.base.disk import Disk
 from anabranch.base.network import Chunk, Peer
 from anabranch.node import Node
-from anabranch.server.config_file import load
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.frames import SIZE, Frame, read_frame, write_frame, write_frame_with
 from tests.support.links import RecordingLink
-from tests.support.worlds import a_world
+from tests.support.worlds import a_node, a_world
 
 Command = pb.BaseCommand
 WAIT_S = 60.0
@@ -171,17 +169,9 @@ class PulsarBroker:
 @asynccontextmanager
 async def pulsar_broker(data: Path, disk: Disk | None = None, **settings: str) -> AsyncIterator[PulsarBroker]:
     """A broker on `data`, which may have been another's before; a setting's dots are underscores."""
-    static = {name.replace("_", "."): value for name, value in settings.items()}
     network = MemoryNetwork()
-    node = Node(
-        load(None, {}, {"log.dirs": str(data), "webServicePort": "-1", **static}),
-        a_world(clock=SystemClock(), disk=disk, network=network),
-    )
-    await node.start()
-    try:
+    async with a_node(data, a_world(disk=disk, network=network), **settings) as node:
         yield PulsarBroker(node, network)
-    finally:
-        await node.stop()
 
 
 def frame(type: int, entry: bytes | None = None, /, **fields: Any) -> bytes:

@@ -5,7 +5,6 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -30,15 +29,12 @@ from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, java_h
 from anabranch.groups.deletion import delete_group
 from anabranch.groups.effects import Answer, Effects, Producer, Token
 from anabranch.groups.offsets import Fetch, TopicPartitions
-from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.shard import GroupShard
-from anabranch.log.config import LogConfig
-from anabranch.partition.led_partitions import LedPartitions
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.coordinators import Coordinators, add_topic
 from tests.support.hosts import a_host
-from tests.support.images import topic_image
 from tests.support.logs import SetClock
 from tests.support.offsets import in_columns
 from tests.support.waiting import until
@@ -63,18 +59,7 @@ class Cluster:
         self.add()
 
     def add(self) -> None:
-        config = LogConfig.build({"cleanup.policy": "compact"}, {})
-        self.host.add_topic(topic_image(OFFSETS_TOPIC, TOPIC_ID, PARTITIONS), config)
-
-    def by_name(self, name: str) -> TopicFacts | None:
-        served = {topic.name.kafka for topic in self.host.topics()}
-        return TopicFacts(name, TOPIC_ID, (frozenset(),) * PARTITIONS) if name in served else None
-
-    def by_id(self, topic_id: UUID) -> TopicFacts | None:
-        return None
-
-    def names(self) -> frozenset[str]:
-        return frozenset()
+        add_topic(self.host, OFFSETS_TOPIC, TOPIC_ID, PARTITIONS, cleanup_policy="compact")
 
 
 class Coordinated:
@@ -114,12 +99,7 @@ async def coordinated(
         cluster.add()
     cluster.host.recover()
     told = config or GroupConfig()
-    groups = GroupCoordinator(
-        clock,
-        Surroundings(lambda: told, cluster, Random(1)),
-        LedPartitions(cluster.host, OFFSETS_TOPIC),
-        cluster.make,
-    )
+    groups = Coordinators(cluster.host, clock).groups(cluster.make, lambda: told)
     try:
         yield Coordinated(groups, cluster, clock)
     finally:
@@ -236,12 +216,12 @@ async def test_pending_offsets_and_how_they_end_survive_a_restart(tmp_path: Path
         assert await broker.fetch("g") == 5
     async with coordinated(tmp_path) as broker:
         assert (await broker.fetch("g"), await broker.fetch("g", stable=True)) == (5, -1)
-        broker.groups.end_transaction(index, producer, 0, commit=True)
+        await broker.groups.end_transaction(index, producer, 0, commit=True)
         assert await broker.fetch("g", stable=True) == 7
         await broker.commit("g", 9, producer)
     async with coordinated(tmp_path) as broker:
         # Not asked for yet: the end is written all the same, and found when the shard is read.
-        broker.groups.end_transaction(index, producer, 0, commit=False)
+        await broker.groups.end_transaction(index, producer, 0, commit=False)
         assert await broker.fetch("g", stable=True) == 7
 
 
@@ -252,7 +232,7 @@ async def test_a_producer_that_was_fenced_commits_no_more(tmp_path: Path) -> Non
             await broker.commit("g", 6, Producer(9, 0))
         index = broker.groups.shard_of("g")
         with pytest.raises(InvalidProducerEpoch):
-            broker.groups.end_transaction(index, Producer(9, 0), 0, commit=True)
+            await broker.groups.end_transaction(index, Producer(9, 0), 0, commit=True)
 
 
 def _full_disk(broker: Coordinated, patch: pytest.MonkeyPatch, refused: Callable[[int], object] = id) -> None:
