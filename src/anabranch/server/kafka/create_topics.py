@@ -22,6 +22,7 @@ from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.server.services import Services
 
 _FIRST_WITH_CONFIGS = 5
+_CONFIG = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 @api(19, versions=(2, 7))
@@ -81,7 +82,7 @@ def _configs(services: Services) -> Callable[[Overrides], list[Answer]]:
         key = frozenset(overrides.items())
         if key not in known:
             entries = topic_entries(services.config.current.layers, overrides)
-            known[key] = [entry._asdict() for entry in entries]
+            known[key] = [{name: getattr(entry, name) for name in _CONFIG} for entry in entries]
         return known[key]
 
     return describe

@@ -54,7 +54,7 @@ async def metadata(request: Any, ctx: RequestContext) -> Answer:
         CLUSTER_OPERATIONS if getattr(request, "include_cluster_authorized_operations", False) else NOT_ASKED
     )
     return {
-        "brokers": brokers(image),
+        "brokers": brokers(image, "node_id"),
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
         "topics": await _describe(image, found, request, ctx),
