@@ -76,12 +76,15 @@ class Node:
         """Bring the broker up.  It serves when this returns; nothing is left behind if it raises."""
         config = self._config
         data = config.node.data_dir
+        log.info("broker %d: starting, data folder %s", config.node.node_id, data.absolute())
         self.failed = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as undo:
             self._lock = DataFolderLock(data)
             undo.callback(self._lock.release)
             await self._build(config, undo)
             undo.pop_all()
+        listening = ", ".join(f"{protocol} at {address}" for protocol, address in self.addresses.items())
+        log.info("broker %d: started, serves %s", config.node.node_id, listening)
 
     async def _build(self, config: BrokerConfig, undo: AsyncExitStack) -> None:
         clock, chance = SystemClock(), Random()
@@ -280,6 +283,8 @@ class Node:
 
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
+        node_id = self._config.node.node_id
+        log.info("broker %d: stopping, takes no new requests", node_id)
         self._groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
         if self._http is not None:
             await self._http.close(_GRACE_S)
@@ -299,9 +304,12 @@ class Node:
         self._groups.close()
         self._states.close()
         await self._producer_ids.close()
-        self._host.close(clean=await self._upkeep.stop())
+        clean = await self._upkeep.stop()
+        self._host.close(clean=clean)
         await self._store.close()
         self._lock.release()
+        how = "cleanly" if clean else "with logs not synced, the next start recovers them"
+        log.info("broker %d: stopped %s", node_id, how)
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

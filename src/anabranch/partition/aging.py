@@ -103,7 +103,9 @@ class Aging:
     def _failed(self, place: "Partition | Place", error: Exception) -> None:
         retry_ms = self._backoff.failed(place)
         self._due.at(place, self._clock.now_ms() + retry_ms)
-        log.error("%s: retention failed, next try in %d s: %s", self._folder(place), retry_ms // 1000, error)
+        log.error(
+            "%s: retention failed, next try in %d s: %s", self._folder(place).name, retry_ms // 1000, error
+        )
 
     def _folder(self, place: "Partition | Place") -> Path:
         if isinstance(place, Partition):
@@ -135,15 +137,15 @@ class Aging:
         if verdict.future_ms is not None and partition not in self._warned:
             self._warned.add(partition)
             log.warning(
-                "%s holds a timestamp in the future, %d: retention waits for that time",
-                opened.folder,
+                "%s: holds a timestamp in the future, %d; retention waits for that time",
+                opened.name,
                 verdict.future_ms,
             )
         if verdict.total:
             self._drop(partition, segments[: verdict.total])
             log.info(
-                "%s: dropped %d segments (log start %d, size %d, time %d), it starts at %d now",
-                opened.folder,
+                "%s: retention deleted %d segments (log start %d, size %d, time %d), it starts at %d now",
+                opened.name,
                 verdict.total,
                 verdict.by_log_start,
                 verdict.by_size,

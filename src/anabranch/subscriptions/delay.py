@@ -99,7 +99,11 @@ class Delays:
             if self._near:
                 self._files.write(sorted(self._near))
         except (AnabranchError, OSError) as error:
-            log.warning("delayed messages are looked for in the log at the next start: %s", error)
+            log.warning(
+                "%s: delayed messages could not be stored, the next start reads the log: %s",
+                self._files.name,
+                error,
+            )
         self._near.clear()
         self._files.close()
 
@@ -147,7 +151,7 @@ class Delays:
                 due += extent.take(now_ms, _AT_ONCE - len(due))
             except OSError as error:
                 _unreadable.warning(
-                    "delayed messages cannot be read, and are later than asked for: %s", error
+                    "%s: delayed messages cannot be read, and come later: %s", self._files.name, error
                 )
                 heapq.heappush(self._extents, (now_ms + _AGAIN_MS, id(extent), extent))
                 continue
@@ -173,7 +177,9 @@ class Delays:
         except (AnabranchError, OSError) as error:  # a full disk is no reason to deliver them early
             self._near += far
             self._room = len(self._near) + _IN_MEMORY
-            log.warning("delayed messages stay in memory: %s", error)
+            log.warning(
+                "%s: delayed messages stay in memory, storing them failed: %s", self._files.name, error
+            )
 
 
 class DelayView:

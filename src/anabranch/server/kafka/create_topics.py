@@ -36,7 +36,7 @@ async def create_topics(request: Any, ctx: RequestContext) -> Answer:
             raise PolicyViolation(f"{too_many} partitions in one request, the limit is {MAX_NEW_PARTITIONS}")
         if times[topic.name] > 1:
             raise Invalid(f"topic '{topic.name}' comes more than once in the request")
-        return await ctx.services.cluster.create_topic(_new_topic(topic), request.validate_only)
+        return await ctx.services.cluster.create_topic(_new_topic(topic, ctx), request.validate_only)
 
     outcomes = await each_within(request.timeout, [create(topic) for topic in wanted.values()])
     configs = _configs(ctx.services) if ctx.version >= _FIRST_WITH_CONFIGS else lambda _: []
@@ -44,7 +44,7 @@ async def create_topics(request: Any, ctx: RequestContext) -> Answer:
     return {"topics": [_result(name, outcome, configs) for name, outcome in results]}
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: Any, ctx: RequestContext) -> NewTopic:
     name = TopicName.from_kafka(topic.name)
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
@@ -55,6 +55,7 @@ def _new_topic(topic: Any) -> NewTopic:
         topic.replication_factor,
         [(chosen.partition_index, chosen.broker_ids) for chosen in topic.assignments],
         {config.name: config.value for config in topic.configs},
+        asked_by=ctx.asked_by,
     )
 
 

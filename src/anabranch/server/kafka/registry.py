@@ -86,6 +86,11 @@ class RequestContext:
         self.services = services
         self.peer = peer or Peer()
 
+    @property
+    def asked_by(self) -> str:
+        """Who asks, for a line of the log."""
+        return f"client {self.client_id!r} at {self.peer.address}:{self.peer.port}"
+
 
 class Api(NamedTuple):
     key: int
