@@ -65,7 +65,7 @@ def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, int]:
         fields = (line.rsplit(" ", 2) for line in _lines(disk, path, _OFFSETS_VERSION))
         return {(topic, int(partition)): int(offset) for topic, partition, offset in fields}
     except ValueError as error:
-        log.warning("%s: is not readable, offsets are found by reading the logs: %s", path, error)
+        log.warning("data folder %s: %s is not readable, ignored: %s", path.parent, path.name, error)
         return {}
 
 

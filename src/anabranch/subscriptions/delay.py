@@ -30,6 +30,7 @@ from pyroaring import BitMap64
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
 from anabranch.base.seldom import Seldom
+from anabranch.log.paths import partition_name
 from anabranch.subscriptions.delay_files import DelayFiles, Extent
 
 log = logging.getLogger(__name__)
@@ -61,10 +62,11 @@ class DelayIndex(Protocol):
 
 
 class Delays:
-    __slots__ = ("_extents", "_files", "_known", "_near", "_passed_ms", "_room", "_views")
+    __slots__ = ("_extents", "_files", "_known", "_near", "_partition", "_passed_ms", "_room", "_views")
 
     def __init__(self, disk: Disk, folder: Path, now_ms: int) -> None:
         self._files = DelayFiles(disk, folder)
+        self._partition = partition_name(folder)
         self._near: list[tuple[int, int]] = []  # a heap of (deliver at, offset)
         self._known = BitMap64()  # offsets in memory and on disk
         self._passed_ms = now_ms  # what was due by then has been given to the views
@@ -101,7 +103,7 @@ class Delays:
         except (AnabranchError, OSError) as error:
             log.warning(
                 "%s: delayed messages could not be stored, the next start reads the log: %s",
-                self._files.name,
+                self._partition,
                 error,
             )
         self._near.clear()
@@ -151,7 +153,7 @@ class Delays:
                 due += extent.take(now_ms, _AT_ONCE - len(due))
             except OSError as error:
                 _unreadable.warning(
-                    "%s: delayed messages cannot be read, and come later: %s", self._files.name, error
+                    "%s: delayed messages cannot be read, and come later: %s", self._partition, error
                 )
                 heapq.heappush(self._extents, (now_ms + _AGAIN_MS, id(extent), extent))
                 continue
@@ -178,7 +180,7 @@ class Delays:
             self._near += far
             self._room = len(self._near) + _IN_MEMORY
             log.warning(
-                "%s: delayed messages stay in memory, storing them failed: %s", self._files.name, error
+                "%s: delayed messages stay in memory, storing them failed: %s", self._partition, error
             )
 
 

@@ -110,10 +110,6 @@ class DelayFiles:
         self._live: dict[int, int] = {}  # extents of each file that are not used up
         self._next = 0
 
-    @property
-    def name(self) -> str:
-        return partition_name(self._folder)
-
     def load(self, now_ms: int) -> list[Extent]:
         """What is there and not due yet."""
         extents: list[Extent] = []
