@@ -74,17 +74,18 @@ class Node:
 
     async def start(self) -> None:
         """Bring the broker up.  It serves when this returns; nothing is left behind if it raises."""
+        told = self._config.node
+        log.info("broker %d: starting, data folder %s", told.node_id, told.data_dir.absolute())
         config = self._config
         data = config.node.data_dir
-        log.info("broker %d: starting, data folder %s", config.node.node_id, data.absolute())
         self.failed = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as undo:
             self._lock = DataFolderLock(data)
             undo.callback(self._lock.release)
             await self._build(config, undo)
             undo.pop_all()
-        listening = ", ".join(f"{protocol} at {address}" for protocol, address in self.addresses.items())
-        log.info("broker %d: started, serves %s", config.node.node_id, listening)
+        served = ", ".join(f"{protocol} at {address}" for protocol, address in self.addresses.items())
+        log.info("broker %d: started, serves %s", told.node_id, served)
 
     async def _build(self, config: BrokerConfig, undo: AsyncExitStack) -> None:
         clock, chance = SystemClock(), Random()
@@ -283,8 +284,7 @@ class Node:
 
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
-        node_id = self._config.node.node_id
-        log.info("broker %d: stopping, takes no new requests", node_id)
+        log.info("broker %d: stopping, takes no new requests", self._config.node.node_id)
         self._groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
         if self._http is not None:
             await self._http.close(_GRACE_S)
@@ -304,12 +304,10 @@ class Node:
         self._groups.close()
         self._states.close()
         await self._producer_ids.close()
-        clean = await self._upkeep.stop()
-        self._host.close(clean=clean)
+        self._host.close(clean=await self._upkeep.stop())
         await self._store.close()
         self._lock.release()
-        how = "cleanly" if clean else "with logs not synced, the next start recovers them"
-        log.info("broker %d: stopped %s", node_id, how)
+        log.info("broker %d: stopped", self._config.node.node_id)
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

@@ -199,7 +199,7 @@ class Cleaning:
         return self._host.partition_of(topic, index) if served else None
 
     def _say(self, partition: Partition, summary: Summary, seconds: float) -> None:
-        folder = partition.log.name
+        folder = partition.log.folder
         log.info(
             "%s: compacted up to %d, %d keys, %d bytes read, %d written, %.1f s",
             folder,

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import AnabranchError, Fenced, InvalidRecordState, NotOwner, UnknownTopicId
-from anabranch.base.ids import id_text
 from anabranch.base.network import Chunk, FileRange
 from anabranch.base.page_cache import is_cached, read_through
 from anabranch.base.seldom import Seldom
@@ -277,11 +276,4 @@ class LiveSharePartition:
         try:
             await work
         except (AnabranchError, OSError) as error:
-            group, topic_id, index = self.key
-            _trouble.warning(
-                "group %s: records of partition %d of topic %s wait, their state could not be stored: %s",
-                group,
-                index,
-                id_text(topic_id),
-                error,
-            )
+            _trouble.warning("share group %r, partition %d: %s", self.key.group, self.key.partition, error)
