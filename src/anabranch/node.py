@@ -49,6 +49,8 @@ class Node:
 
     async def start(self) -> None:
         """Bring the broker up.  It serves when this returns; nothing is left behind if it raises."""
+        told = self._config.node
+        log.info("broker %d: starting, data folder %s", told.node_id, told.data_dir.absolute())
         self.failed = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as undo:
             self._lock = DataFolderLock(self._config.node.data_dir)
@@ -65,6 +67,8 @@ class Node:
                 self._run(work)
             self._maintain_tables()
             undo.pop_all()
+        served = ", ".join(f"{protocol} at {address}" for protocol, address in self.addresses.items())
+        log.info("broker %d: started, serves %s", told.node_id, served)
 
     def _maintain_tables(self) -> None:
         told, cluster = self._config.tables, self.parts.cluster
@@ -131,6 +135,7 @@ class Node:
 
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
+        log.info("broker %d: stopping, takes no new requests", self._config.node.node_id)
         self.parts.groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
         if self._http is not None:
             await self._http.close(_GRACE_S)
@@ -143,3 +148,4 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.parts.close()
         self._lock.release()
+        log.info("broker %d: stopped", self._config.node.node_id)

@@ -8,7 +8,7 @@
 
 It takes any free ports the first time and keeps them.  What it prints goes to `broker.log` beside the data,
 and into the error when it does not start.  Its environment has no ANABRANCH_ variables, which would be
-settings.
+settings, save the one that makes encoders strict.
 """
 
 import json
@@ -24,6 +24,11 @@ from typing import Self
 
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 90.0
+
+
+def without_settings() -> dict[str, str]:
+    """The environment without our variables, save the one that makes encoders strict."""
+    return {k: v for k, v in os.environ.items() if k == "ANABRANCH_STRICT" or not k.startswith("ANABRANCH_")}
 
 
 class BrokerFailed(Exception):
@@ -73,9 +78,8 @@ class BrokerProcess:
         assert self._process is None, "already running"
         self._ready.unlink(missing_ok=True)
         with self.log.open("ab") as log:
-            environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=without_settings()
             )
 
     def wait_ready(self) -> None:

@@ -1,11 +1,12 @@
 """The `anabranch` command, run as people run it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.support.broker import without_settings
 
 PROGRAM = str(Path(sys.executable).with_name("anabranch"))
 
@@ -14,7 +15,7 @@ def anabranch(
     *arguments: str, bootstrap: str = "", stdin: str = "", exit_code: int | None = 0, timeout_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and check its exit code, unless that is None."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    environment = without_settings()
     if bootstrap:
         environment["ANABRANCH_BOOTSTRAP"] = bootstrap
     done = subprocess.run(

@@ -1,7 +1,6 @@
 """`anabranch standalone`: starting, being told things, refusing, stopping."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import __version__
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, without_settings
 from tests.support.command import PROGRAM, anabranch, from_json
 
 START_SECONDS = 90
@@ -28,11 +27,10 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
     processes: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
         process = subprocess.Popen(
             [PROGRAM, "standalone", "--kafka-port", "0", "--ready-file", "ready.json", *arguments],
             cwd=tmp_path,
-            env={**inherited, **environment},
+            env={**without_settings(), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -81,7 +81,7 @@ class Door(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if self._home.is_full():
-            log.warning("an HTTP connection is refused, there are %d", _MOST)
+            log.warning("HTTP: a connection is refused, there are %d", _MOST)
             self._transport.abort()
             return
         self._home.transports.add(self._transport)
@@ -98,7 +98,7 @@ class Door(asyncio.Protocol):
         try:
             protocol = await self._home.protocol()
         except Exception:
-            log.exception("HTTP cannot be served")
+            log.exception("HTTP: its server could not be loaded, a connection is closed")
             self._transport.abort()
             return
         if self._transport.is_closing():

@@ -152,7 +152,7 @@ class TcpLink(asyncio.BufferedProtocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._fd = os.dup(sock.fileno())
         except OSError as error:
-            log.warning("a connection is refused: %s", error)
+            log.warning("a connection is closed at once, it could not be set up: %s", error)
             self._transport.abort()
             return
         self._sock = socket.socket(fileno=self._fd)

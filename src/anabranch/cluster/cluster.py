@@ -11,6 +11,7 @@ partitions subscribes.
 Subscribers are called on the event loop as (old, new) and must not raise.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from random import Random
@@ -22,6 +23,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.errors import Conflict, Exists, Fenced, Unavailable, UnknownTopic, UnknownTopicId
 from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
 from anabranch.base.turns import Turns
+from anabranch.cluster import change_lines
 from anabranch.cluster.builder import topic_image
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.image_watcher import ImageWatcher, Subscriber
@@ -48,6 +50,8 @@ from anabranch.meta.documents import (
 from anabranch.meta.image import BrokerImage, ClusterImage, Overrides, TopicImage, collision_key
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore
+
+log = logging.getLogger(__name__)
 
 PRODUCER_IDS_PER_BLOCK = 1000
 _MAX_PRODUCER_ID = (1 << 63) - 1
@@ -130,15 +134,18 @@ class Cluster:
             if not validate_only:
                 path = paths.topic(new.name)
                 await self._store.put(path, encode(document), MUST_NOT_EXIST)
+                log.info("%s: %s", new.name.kafka, change_lines.made(document, new.asked_by))
                 await self._watcher.refresh(path)
             return self.image.topics_by_id.get(id) or topic_image(new.name, document)
 
-    async def delete_topic(self, target: TopicName | TopicId) -> TopicImage:
+    async def delete_topic(self, target: TopicName | TopicId, asked_by: str = "") -> TopicImage:
         """Delete a topic; the last that was known of it."""
         async with self._turn_of(self._find(target).name):
             topic = self._find(target)
             path = paths.topic(topic.name)
             await self._store.delete(path)
+            line = change_lines.deleted(topic.id, topic.partition_count, asked_by)
+            log.info("%s: %s", topic.name.kafka, line)
             await self._watcher.refresh(path)
             await self._forget_partitions(topic.id)
             return topic
@@ -209,20 +216,21 @@ class Cluster:
 
     async def replace_broker_config(self, id: BrokerId | None, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of one broker, or those of every broker if `id` is None."""
-        await self._alter_overrides(paths.broker_config(id), lambda _: overrides)
+        await self.alter_broker_config(id, lambda _: overrides)
 
     async def alter_broker_config(self, id: BrokerId | None, change: ChangeOverrides) -> None:
-        await self._alter_overrides(paths.broker_config(id), change)
+        subject = "all brokers" if id is None else f"broker {id}"
+        await self._alter_overrides(paths.broker_config(id), change, subject, change_lines.names)
 
     async def replace_client_metrics(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace a client metrics subscription; without overrides there is none."""
-        await self._alter_overrides(paths.client_metrics(name), lambda _: overrides)
+        await self.alter_client_metrics(name, lambda _: overrides)
 
     async def alter_client_metrics(self, name: str, change: ChangeOverrides) -> None:
-        await self._alter_overrides(paths.client_metrics(name), change)
+        await self._alter_overrides(paths.client_metrics(name), change, f"client metrics {name}")
 
     async def alter_group_config(self, group_id: str, change: ChangeOverrides) -> None:
-        await self._alter_overrides(paths.group_config(group_id), change)
+        await self._alter_overrides(paths.group_config(group_id), change, f"group {group_id}")
 
     # --- brokers and producers
 
@@ -269,14 +277,23 @@ class Cluster:
             value = await self._store.get(path)
             if value is None:
                 raise UnknownTopic(f"there is no topic '{name.kafka}'")
-            document = change(decode(value.data, TopicDocument, path))
+            before = decode(value.data, TopicDocument, path)
+            document = change(before)
             if validate_only:
                 return topic_image(name, document, self.image.topics.get(name))
             await self._store.put(path, encode(document), value.version)
+            for line in change_lines.topic_changes(before, document):
+                log.info("%s: %s", name.kafka, line)
             await self._watcher.refresh(path)
             return self._find(document.id)
 
-    async def _alter_overrides(self, path: str, change: ChangeOverrides) -> None:
+    async def _alter_overrides(
+        self,
+        path: str,
+        change: ChangeOverrides,
+        subject: str,
+        describe: Callable[[Overrides, Overrides], str] = change_lines.overrides,
+    ) -> None:
         async with self._turns.of(path):
             value = await self._store.get(path)
             before = {} if value is None else decode(value.data, ConfigDocument, path).overrides
@@ -286,6 +303,8 @@ class Cluster:
                 await self._store.put(path, encode(ConfigDocument(overrides)), version)
             elif value is not None:
                 await self._store.delete(path, value.version)
+            if overrides != before:
+                log.info("%s: configuration changed: %s", subject, describe(before, overrides))
             await self._watcher.refresh(path)
 
     async def _forget_partitions(self, id: TopicId) -> None:

@@ -42,6 +42,7 @@ def group_coordinator(
                 told.topic_partitions,
                 told.topic_replication_factor,
                 config=told.topic_config,
+                asked_by="the group coordinator",
             )
         )
 
@@ -81,6 +82,7 @@ def transaction_coordinator(
             told.topic_partitions,
             told.topic_replication_factor,
             config=told.topic_config(),
+            asked_by="the transaction coordinator",
         )
         await cluster.create_topic(new)
 
@@ -106,6 +108,7 @@ def share_coordinator(
             told.topic_partitions,
             told.topic_replication_factor,
             config=told.topic_config,
+            asked_by="the share coordinator",
         )
         await cluster.create_topic(new)
 

@@ -4,6 +4,7 @@ One without partitions lives as long as the broker that made it (an ephemeral no
 how many partitions a partitioned one has is kept.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -21,6 +22,8 @@ from anabranch.meta.documents import NonPersistentDocument, decode, encode
 from anabranch.meta.image import ClusterImage, NonPersistentImage
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
 from anabranch.meta.store import MetadataStore
+
+log = logging.getLogger(__name__)
 
 
 class NonPersistentTopics:
@@ -48,6 +51,7 @@ class NonPersistentTopics:
         async with self._turns.of(name), self._tenants.made_in(name.in_namespace):
             check_name_is_free(self._image, name, for_pulsar=True)
             await self._store.create(path, encode(document), ephemeral=not document.partitioned)
+            log.info("%s: created, its messages are not stored", name.pulsar)
             await self._watcher.refresh(path)
         return non_persistent_image(name, document)
 
@@ -56,6 +60,7 @@ class NonPersistentTopics:
             if name not in self._image.non_persistent:
                 raise UnknownTopic(f"there is no topic '{name.pulsar}'")
             await self._store.delete(paths.topic(name))
+            log.info("%s: deleted", name.pulsar)
             await self._watcher.refresh(paths.topic(name))
 
     async def add_partitions(self, name: TopicName, total: int) -> None:

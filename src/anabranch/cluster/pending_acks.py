@@ -37,7 +37,13 @@ class StoredPendingAcks:
         found = await self._states.pending_acks(OffsetKey(*name))
         for txn in list(found):
             if not self._may_be_undecided(txn):
-                log.warning("subscription %s: nothing is known of transaction %s", name.subscription, txn)
+                log.warning(
+                    "%s-%d, subscription %s: transaction %s is not known, its acknowledgements are dropped",
+                    name.topic,
+                    name.partition,
+                    name.subscription,
+                    txn,
+                )
                 await self.drop(name, txn)
                 del found[txn]
         return found

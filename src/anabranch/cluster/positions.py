@@ -105,7 +105,9 @@ class SubscribedGroups:
         try:
             await self._states.write_chunks([changes])
         except AnabranchError as error:
-            log.warning("what %s had acknowledged ahead is still kept: %s", changes.name, error)
+            log.warning(
+                "%s: what was acknowledged ahead could not be dropped: %s", _subject(changes.name), error
+            )
 
 
 class StoredPositions:
@@ -190,7 +192,7 @@ class StoredPositions:
         try:
             return DurableCursor(CursorName(*name), _stored(name, state, committed)).cursor
         except Corrupt as error:
-            log.warning("what %s has acknowledged ahead cannot be read: %s", name, error)
+            log.warning("%s: what was acknowledged ahead cannot be read: %s", _subject(name), error)
             return None
 
     def _known(self, name: OffsetKey) -> CommittedOffset | None:
@@ -253,6 +255,7 @@ def subscription_states(
                 told.topic_partitions if offsets is None else offsets.num_partitions,
                 told.topic_replication_factor,
                 config=told.topic_config,
+                asked_by="subscriptions",
             )
         )
 
@@ -315,10 +318,15 @@ def _stored(name: OffsetKey, state: SubscriptionState, committed: CommittedOffse
     try:
         document = _documents.decode(state.document)
     except msgspec.MsgspecError as error:  # where it has got to matters more than its properties
-        log.error("the document of subscription %r cannot be read: %s", name.group_id, error)
+        log.error("%s: its document cannot be read, its properties are lost: %s", _subject(name), error)
         document = SubscriptionDocument(created_ms=0)
     is_own = committed.metadata == OWN
     return StoredSubscription(document, max(0, committed.offset), is_own, state.floor, dict(state.chunks))
+
+
+def _subject(name: OffsetKey) -> str:
+    """A subscription on a partition, for a line of the log."""
+    return f"{name.topic}-{name.partition}, subscription {name.group_id}"
 
 
 def _in_use(name: OffsetKey) -> GroupInUse:

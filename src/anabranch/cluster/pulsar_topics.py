@@ -79,6 +79,7 @@ class PulsarTopics:
                 is_partitioned=partitions is not None,
                 properties=properties,
                 for_pulsar=True,
+                asked_by="Pulsar",
             )
         )
 
@@ -122,7 +123,7 @@ class PulsarTopics:
     async def delete(self, name: TopicName) -> None:
         """Delete a topic with all of its partitions."""
         if name.is_persistent:
-            await self._cluster.delete_topic(name)
+            await self._cluster.delete_topic(name, asked_by="Pulsar")
         else:
             await self._cluster.non_persistent.delete(name)
 

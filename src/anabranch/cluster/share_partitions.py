@@ -29,7 +29,9 @@ def share_partitions(
     """Those of this broker.  Needs a running loop."""
 
     async def create(name: str) -> None:
-        await cluster.create_topic(NewTopic(TopicName.from_kafka(name), config=_DEAD_LETTERS_ALLOWED))
+        await cluster.create_topic(
+            NewTopic(TopicName.from_kafka(name), config=_DEAD_LETTERS_ALLOWED, asked_by="dead letters")
+        )
 
     configs = _Configs(config, lambda group: cluster.image.group_configs.get(group))
     letters = DeadLetters(host, configs.of, create, clock.now_ms)

@@ -11,6 +11,7 @@ the namespaces of topics from before there were any.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from anabranch.base.errors import (
 )
 from anabranch.base.ids import DEFAULT_NAMESPACE, Namespace, is_entity_name
 from anabranch.base.turns import Turns
+from anabranch.cluster import change_lines
 from anabranch.cluster.bundles import equal_bundles
 from anabranch.cluster.image_watcher import ImageWatcher
 from anabranch.meta import paths
@@ -32,6 +34,8 @@ from anabranch.meta.documents import TenantDocument, decode, encode
 from anabranch.meta.image import ClusterImage
 from anabranch.meta.policies import NamespacePolicies
 from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore
+
+log = logging.getLogger(__name__)
 
 SYSTEM_NAMESPACE = Namespace("pulsar", "system")
 _DEFAULT_BUNDLES = 4
@@ -62,11 +66,13 @@ class Tenants:
             if name in self._image.tenants:
                 raise Exists(f"tenant '{name}' already exists")
             await self._put(paths.tenant(name), encode(info), MUST_NOT_EXIST)
+            log.info("tenant %s: created", name)
 
     async def update_tenant(self, name: str, info: TenantDocument) -> None:
         async with self._turns.of(paths.tenant(name)):
             self._check_tenant(name)
             await self._put(paths.tenant(name), encode(info))
+            log.info("tenant %s: changed, clusters %s", name, ", ".join(info.allowed_clusters))
 
     async def delete_tenant(self, name: str) -> None:
         """NotEmpty while it has namespaces."""
@@ -78,6 +84,7 @@ class Tenants:
                     f"tenant '{name}' has namespaces, '{namespaces[0]}' for one; delete them first"
                 )
             await self._delete(paths.tenant(name))
+            log.info("tenant %s: deleted", name)
 
     def namespaces_of(self, tenant: str) -> list[Namespace]:
         return sorted(namespace for namespace in self._image.namespaces if namespace.tenant == tenant)
@@ -90,6 +97,7 @@ class Tenants:
             if namespace in self._image.namespaces:
                 raise Exists(f"namespace '{namespace}' already exists")
             await self._put(paths.namespace(namespace), encode(policies), MUST_NOT_EXIST)
+            log.info("namespace %s: created", namespace)
 
     async def alter_namespace(self, namespace: Namespace, change: ChangeNamespace) -> NamespacePolicies:
         """Replace a namespace's policies by what `change` makes of them, with nobody in between."""
@@ -98,8 +106,13 @@ class Tenants:
             value = await self._store.get(path)
             if value is None:
                 raise UnknownNamespace(f"there is no namespace '{namespace}'")
-            policies = change(decode(value.data, NamespacePolicies, path))
+            before = decode(value.data, NamespacePolicies, path)
+            policies = change(before)
             await self._put(path, encode(policies), value.version)
+            if policies != before:
+                log.info(
+                    "namespace %s: policies changed: %s", namespace, change_lines.fields(before, policies)
+                )
             return policies
 
     async def delete_namespace(self, namespace: Namespace) -> None:
@@ -115,6 +128,7 @@ class Tenants:
             self._going.add(namespace)
             try:
                 await self._delete(path)
+                log.info("namespace %s: deleted", namespace)
             finally:
                 self._going.discard(namespace)
 

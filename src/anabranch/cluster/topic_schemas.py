@@ -235,7 +235,9 @@ class TopicSchemas:
         try:
             await work(subject)
         except (AnabranchError, OSError) as error:  # whoever uses it next hears of it
-            log.warning("subject %s stays, although its topic may be gone: %s", subject, error)
+            log.warning(
+                "subject %s: could not be removed, although its topic may be gone: %s", subject, error
+            )
 
     def _is_there(self, name: TopicName) -> bool:
         return self._catalog.find(name) is not None or self._catalog.find(_twin(name)) is not None

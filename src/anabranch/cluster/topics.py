@@ -50,6 +50,8 @@ class NewTopic(msgspec.Struct, frozen=True):
     properties: Mapping[str, str] = {}
     for_pulsar: bool = False
     """Pulsar's rules of names hold, not Kafka's."""
+    asked_by: str = ""
+    """Who wants it, for the log."""
 
 
 class TopicDefaults(msgspec.Struct, frozen=True):

@@ -121,7 +121,12 @@ class Change(EpochChange[Member]):
             self._resolve(regex)
         except Invalid as error:
             # It was fine when there were fewer topics, and its members go on with those.
-            log.warning("group %s: %r was not resolved again: %s", self.group.group_id, regex, error)
+            log.warning(
+                "group %s: its pattern %r was not resolved again, members keep what it gave: %s",
+                self.group.group_id,
+                regex,
+                error,
+            )
 
     def _subscribed(self) -> dict[str, TopicFacts]:
         """The topics that the members are subscribed to and that are there."""

@@ -87,9 +87,11 @@ class ShareCoordinator:
                         await self.states.initialise(key, epoch, NOT_INITIALISED)
                 await self._begun(group_id, shares)
         except Refused:
-            log.info("share group %s was deleted before its partitions were initialised", group_id)
+            log.info("group %s: deleted before its partitions were initialised", group_id)
         except AnabranchError as error:
-            log.warning("partitions of share group %s are not initialised yet: %s", group_id, error)
+            log.warning(
+                "group %s: its partitions are not initialised yet, tried again later: %s", group_id, error
+            )
 
     async def _begun(self, group_id: str, shares: Shares) -> None:
         await self._groups.submit(

@@ -167,7 +167,9 @@ class KeptShareStates:
             try:
                 await self._maybe_prune(index)
             except (AnabranchError, OSError) as error:  # the next time it may be possible
-                log.warning("the state of share groups in partition %d stays as it is: %s", index, error)
+                log.warning(
+                    "%s-%d: could not be pruned, tried again later: %s", SHARE_STATE_TOPIC, index, error
+                )
 
     async def _maybe_prune(self, index: int) -> None:
         states = (await self._runtime.load(index)).states

@@ -59,7 +59,7 @@ class SubscriptionStates:
         try:
             await self._load()
         except AnabranchError as error:
-            log.warning("the state of subscriptions cannot be read: %s", error)
+            log.warning("%s: cannot be read, tried again when it is asked for: %s", SUBSCRIPTION_TOPIC, error)
 
     async def _load(self) -> None:
         for index in self._topic.in_use():

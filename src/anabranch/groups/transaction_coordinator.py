@@ -261,7 +261,9 @@ class TransactionCoordinator:
         except (NotFound, NotCoordinator):  # the topic was deleted, or another broker leads the partition
             self._unread.discard(index)
         except (AnabranchError, OSError) as error:
-            log.warning("the transactions of partition %d cannot be served: %s", index, error)
+            log.warning(
+                "%s-%d: its transactions cannot be served, tried again soon: %s", STATE_TOPIC, index, error
+            )
             self._unread.add(index)
         else:
             self._unread.discard(index)
@@ -273,12 +275,14 @@ class TransactionCoordinator:
             try:
                 await work(shard, self._clock.now_ms())
             except (AnabranchError, OSError) as error:
-                log.warning("transactions of shard %d are looked at later: %s", shard.index, error)
+                log.warning(
+                    "%s-%d: its transactions are looked at later: %s", STATE_TOPIC, shard.index, error
+                )
 
     async def _look_after(self, shard: TransactionShard, now_ms: int) -> None:
         """Abort what has timed out; find what is prepared and not finished, for whatever reason."""
         for transactional_id in shard.timed_out(now_ms):
-            log.info("the transaction of %r has timed out and is aborted", transactional_id)
+            log.info("transactional id %r: its transaction has timed out and is aborted", transactional_id)
             await self._fence(shard.index, transactional_id)
         self._unfinished.update((shard.index, id) for id in shard.prepared())
 
@@ -318,7 +322,11 @@ class TransactionCoordinator:
         except NotCoordinator:  # whoever leads the partition now completes it
             finished = True
         except (AnabranchError, OSError) as error:
-            _trouble.warning("the transaction of %r cannot be completed yet: %s", transactional_id, error)
+            _trouble.warning(
+                "transactional id %r: its transaction cannot be completed yet, tried again soon: %s",
+                transactional_id,
+                error,
+            )
         finally:  # whoever asked may be gone, and has taken its task along
             self._finishing.discard(transactional_id)
             if finished:

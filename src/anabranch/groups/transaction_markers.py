@@ -138,7 +138,9 @@ def _is_settled(topic: str, index: int, error: Exception) -> bool:
         return True
     if isinstance(error, InvalidProducerEpoch):
         # A later epoch has written there, which it could not before this marker was there.
-        _trouble.warning("a marker for %s-%d is not needed any more: %s", topic, index, error)
+        _trouble.warning("%s-%d: a transaction's marker is not needed any more: %s", topic, index, error)
         return True
-    _trouble.warning("a marker for %s-%d could not be written yet: %s", topic, index, error)
+    _trouble.warning(
+        "%s-%d: a transaction's marker could not be written, tried again soon: %s", topic, index, error
+    )
     return False

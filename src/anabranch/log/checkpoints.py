@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from anabranch.base.disk import Disk
+from anabranch.log.paths import partition_name
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ def read_pairs(disk: Disk, path: Path) -> list[tuple[int, int]]:
         lines = _lines(disk, path, _PAIRS_VERSION)
         return [(int(first), int(second)) for first, second in map(str.split, lines)]
     except ValueError as error:
-        log.warning("%s is not readable and is ignored: %s", path, error)
+        log.warning("%s: %s is not readable and is ignored: %s", partition_name(path), path.name, error)
         return []
 
 
@@ -65,7 +66,7 @@ def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, int]:
         fields = (line.rsplit(" ", 2) for line in _lines(disk, path, _OFFSETS_VERSION))
         return {(topic, int(partition)): int(offset) for topic, partition, offset in fields}
     except ValueError as error:
-        log.warning("%s is not readable and is ignored: %s", path, error)
+        log.warning("data folder %s: %s is not readable, ignored: %s", path.parent, path.name, error)
         return {}
 
 

@@ -126,7 +126,7 @@ async def run_worker(processes: Processes, job: Job | ViewJob) -> AsyncGenerator
             if "done" in message or "failed" in message:
                 return
         said = (await process.stderr.read()).decode(errors="replace").strip()
-        raise Unavailable(f"the compaction of {job.folder} died: {said or await process.wait()}")
+        raise Unavailable(f"{Path(job.folder).name}: compaction died: {said or await process.wait()}")
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -161,12 +161,12 @@ class Cleaner:
                     elif "done" in message:
                         return Summary(**message["done"])
                     else:
-                        raise Unavailable(f"the compaction of {job.folder} failed: {message['failed']}")
+                        raise Unavailable(f"{Path(job.folder).name}: compaction failed: {message['failed']}")
         finally:
             for base in job.bases:
                 if (opened.folder, base) not in self._half_done:
                     compaction_swap.discard(self._disk, opened.folder, base)
-        raise Unavailable(f"the compaction of {job.folder} ended without a result")
+        raise Unavailable(f"{Path(job.folder).name}: compaction ended without a result")
 
     async def _put_in_place(self, opened: LocalLog, old: list[Segment]) -> bool:
         base = old[0].base_offset
@@ -183,7 +183,7 @@ class Cleaner:
                     self._half_done.add((opened.folder, base))
                     raise
                 return True
-        log.info("%s: segments from %d on are gone, nothing to replace", opened.folder, base)
+        log.info("%s: compaction from offset %d on is discarded, its segments are gone", opened.name, base)
         compaction_swap.discard(self._disk, opened.folder, base)
         return False
 

@@ -24,7 +24,7 @@ from anabranch.log.compaction_view import ViewSummary
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
 from anabranch.log.local_log import LocalLog, LogState
-from anabranch.log.paths import COMPACTED, LOG, segment_file
+from anabranch.log.paths import COMPACTED, LOG, partition_name, segment_file
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Segment
 from anabranch.records.batch import BatchHeader
@@ -151,14 +151,25 @@ def _read(disk: Disk, place: Path, log_end: int) -> Current | None:
     try:
         current = msgspec.json.decode(data, type=Current)
     except msgspec.MsgspecError as error:
-        log.warning("%s cannot be read, the topic is to be compacted again: %s", place / _CURRENT, error)
+        log.warning(
+            "%s: its compacted view is unreadable, compact the topic again: %s", partition_name(place), error
+        )
         return None
     if current.horizon > log_end:
-        log.warning("%s goes up to %d, the log ends at %d: given up", place, current.horizon, log_end)
+        log.warning(
+            "%s: its compacted view goes up to offset %d and the log to %d, compact the topic again",
+            partition_name(place),
+            current.horizon,
+            log_end,
+        )
         return None
     for base, size in current.sizes.items():
         path = segment_file(place / current.folder, base, LOG)
         if not disk.exists(path) or disk.size(path) != size:
-            log.warning("%s is not what it was, the topic is to be compacted again", path)
+            log.warning(
+                "%s: %s of its compacted view has another size, compact the topic again",
+                partition_name(place),
+                path.name,
+            )
             return None
     return current

@@ -20,7 +20,15 @@ from pathlib import Path
 
 from anabranch.base.disk import Disk
 from anabranch.log.local_log import LocalLog
-from anabranch.log.paths import CLEANED, LOG, SEGMENT_FILES, SWAP, base_offset_of, segment_file
+from anabranch.log.paths import (
+    CLEANED,
+    LOG,
+    SEGMENT_FILES,
+    SWAP,
+    base_offset_of,
+    partition_name,
+    segment_file,
+)
 from anabranch.log.segment import Segment
 from anabranch.records.batch import HEADER_SIZE, OVERHEAD, read_header
 
@@ -72,7 +80,9 @@ def finish(disk: Disk, folder: Path) -> None:
                 for kind in SEGMENT_FILES:
                     disk.remove(segment_file(folder, replaced, kind))
         _settle(disk, folder, base)
-        log.info("%s: finished replacing segments from offset %d", folder, base)
+        log.info(
+            "%s: compaction that was cut off is completed from offset %d on", partition_name(folder), base
+        )
 
 
 def _settle(disk: Disk, folder: Path, base_offset: int) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from anabranch.base.disk import Disk
 from anabranch.base.errors import DiskFull
 from anabranch.log.checkpoints import read_pairs, write_pairs
-from anabranch.log.paths import LEADER_EPOCHS
+from anabranch.log.paths import LEADER_EPOCHS, partition_name
 
 log = logging.getLogger(__name__)
 
@@ -89,4 +89,8 @@ class LeaderEpochs:
         try:
             self.settle()
         except (DiskFull, OSError) as error:  # no reason to refuse an append, whose batch carries its epoch
-            log.warning("%s", error)
+            log.warning(
+                "%s: leader epochs could not be stored, tried again with the next: %s",
+                partition_name(self._path),
+                error,
+            )

@@ -155,9 +155,11 @@ class Flusher:
             opened.recovery_point = max(opened.recovery_point, min(end, opened.log_end))
 
     def _fail(self, opened: LocalLog, error: OSError) -> DiskFailed:
-        failed = DiskFailed(f"{opened.folder} may have lost records from {opened.recovery_point} on: {error}")
+        failed = DiskFailed(
+            f"{opened.name}: sync failed, records from offset {opened.recovery_point} on may be lost: {error}"
+        )
         self._failed[opened] = failed
-        log.critical("%s", failed)
+        log.critical("%s; the broker stops, recovery at the next start tells", failed)
         self.on_failure(opened, failed)
         return failed
 

@@ -29,7 +29,7 @@ from anabranch.base.network import FileRange
 from anabranch.log import producer_snapshot
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
-from anabranch.log.paths import DELETED, ENTRIES, SNAPSHOT, segment_file
+from anabranch.log.paths import DELETED, ENTRIES, SNAPSHOT, partition_name, segment_file
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
@@ -101,6 +101,10 @@ class LocalLog:
     @property
     def active(self) -> Segment:
         return self.segments[-1]
+
+    @property
+    def name(self) -> str:
+        return partition_name(self.folder)
 
     @property
     def size_bytes(self) -> int:

@@ -15,6 +15,7 @@ it has finished in `.swap`.  All names and formats but `entries` and `compacted`
 tools read these folders.
 """
 
+import re
 from pathlib import Path
 
 LOG = ".log"
@@ -32,9 +33,17 @@ PARTITION_METADATA = "partition.metadata"
 ENTRIES = "entries"
 COMPACTED = "compacted"
 
+_PARTITION = re.compile(r".+-[0-9]+")
+
 
 def segment_file(folder: Path, base_offset: int, suffix: str) -> Path:
     return folder / f"{base_offset:020d}{suffix}"
+
+
+def partition_name(path: Path) -> str:
+    """`orders-3`, from its folder or a file in it: how lines of the log name a partition."""
+    names = (part.name for part in (path, *path.parents) if _PARTITION.fullmatch(part.name))
+    return next(names, path.name)
 
 
 def base_offset_of(name: str) -> int | None:

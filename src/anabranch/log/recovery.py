@@ -40,6 +40,7 @@ from anabranch.log.paths import (
     SWAP,
     TIME_INDEX,
     base_offset_of,
+    partition_name,
     segment_file,
 )
 from anabranch.log.producers import Producers
@@ -146,9 +147,15 @@ def _find_end(segment: Segment) -> bool:
             segment.end_offset = place.header.last_offset + 1
         segment.first_timestamp = next(segment.batches()).header.max_timestamp
     except Corrupt as error:
-        log.warning("%s is read again: %s", segment.file.path, error)
+        log.warning("%s: %s is read whole, its end is not what the indexes say: %s", *_place(segment), error)
         return False
     return True
+
+
+def _place(segment: Segment) -> tuple[str, str]:
+    """The partition and the file, for a line of the log."""
+    path = segment.file.path
+    return partition_name(path), path.name
 
 
 # --- after an unclean stop
@@ -164,7 +171,7 @@ def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, config: 
         kept.append(segment)
         if not whole:
             for later in segments[i + 1 :]:
-                log.warning("%s: removed, it follows damage", later.file.path)
+                log.warning("%s: %s removed, it follows damage", *_place(later))
                 later.remove()
             break
         if not last:
@@ -190,8 +197,8 @@ def _rebuild(segment: Segment, epochs: LeaderEpochs, *, gaps: bool) -> bool:
     if end == segment.size:
         return True
     log.warning(
-        "%s: cut from %d to %d bytes at offset %d: %s",
-        segment.file.path,
+        "%s: %s cut from %d to %d bytes, it ends at offset %d now: %s",
+        *_place(segment),
         segment.size,
         end,
         expected,
@@ -234,7 +241,12 @@ def _restore_producers(disk: Disk, opened: LocalLog, names: list[str], first_reb
             try:
                 opened.producers = producer_snapshot.decode(disk.read_whole(path))
             except Corrupt as error:
-                log.warning("%s is ignored: %s", path, error)
+                log.warning(
+                    "%s: %s is removed, an older one or the log is read instead: %s",
+                    opened.name,
+                    path.name,
+                    error,
+                )
                 disk.remove(path)
                 continue
             start, found = offset, True
@@ -256,5 +268,8 @@ def _replay(opened: LocalLog, segment: Segment, start: int, *, list_aborted: boo
             opened.note_producer(segment, batch, header, header.base_offset, list_aborted=list_aborted)
         except Corrupt as error:
             log.warning(
-                "%s: a marker at offset %d says nothing: %s", segment.file.path, header.base_offset, error
+                "%s: the marker at offset %d is unreadable and passed over: %s",
+                opened.name,
+                header.base_offset,
+                error,
             )

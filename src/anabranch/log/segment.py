@@ -22,7 +22,15 @@ from anabranch.base.disk import Disk, File
 from anabranch.base.errors import Corrupt, DiskFull
 from anabranch.log.config import LogConfig
 from anabranch.log.index import OffsetIndex, TimeIndex
-from anabranch.log.paths import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_file
+from anabranch.log.paths import (
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_FILES,
+    TIME_INDEX,
+    TXN_INDEX,
+    partition_name,
+    segment_file,
+)
 from anabranch.log.transactions import AbortedTransaction, AbortedTransactions
 from anabranch.records.batch import HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, read_header
 
@@ -148,7 +156,8 @@ class Segment:
 
     def _reindex(self, why: str) -> None:
         """Write both indexes anew.  The end stays: compaction may have left less than it stands for."""
-        log.warning("%s: its indexes are written anew: %s", self.file.path, why)
+        path = self.file.path
+        log.warning("%s: indexes of %s are written anew: %s", partition_name(path), path.name, why)
         end = self.end_offset
         self.forget()
         for position, header in self.batches():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import DiskFull
-from anabranch.log.paths import TXN_INDEX, segment_file
+from anabranch.log.paths import TXN_INDEX, partition_name, segment_file
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,11 @@ class AbortedTransactions:
             else:
                 self._append(entry)
         except (DiskFull, OSError) as error:  # its marker is in the log, which is what counts
-            log.warning("%s", error)
+            log.warning(
+                "%s: aborted transactions could not be listed, tried again with the next: %s",
+                partition_name(self._folder),
+                error,
+            )
 
     def _append(self, entry: AbortedTransaction) -> None:
         file = self._disk.open(segment_file(self._folder, self._base_offset, TXN_INDEX))

@@ -31,7 +31,11 @@ def recover(path: Path, disk: Disk) -> tuple[Journal, Tree]:
     content = disk.read_whole(path)
     tree, end = _replay(path, memoryview(content))
     if end < len(content):
-        log.warning("%s: cut off %d bytes that a crash left behind", path, len(content) - end)
+        log.warning(
+            "metadata journal %s: cut off %d bytes that a crash left behind, none of them acknowledged",
+            path,
+            len(content) - end,
+        )
         file = disk.open(path)
         file.truncate(end)
         file.sync()

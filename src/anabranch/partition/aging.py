@@ -99,7 +99,9 @@ class Aging:
     def _failed(self, place: "Replica | Place", error: Exception) -> None:
         retry_ms = self._backoff.failed(place)
         self._due.at(place, self._clock.now_ms() + retry_ms)
-        log.error("%s: retention failed, next try in %d s: %s", self._folder(place), retry_ms // 1000, error)
+        log.error(
+            "%s: retention failed, next try in %d s: %s", self._folder(place).name, retry_ms // 1000, error
+        )
 
     def _folder(self, place: "Replica | Place") -> Path:
         if isinstance(place, Replica):
@@ -130,15 +132,15 @@ class Aging:
         if verdict.future_ms is not None and replica not in self._warned:
             self._warned.add(replica)
             log.warning(
-                "%s holds a timestamp in the future, %d: retention waits for that time",
-                opened.folder,
+                "%s: holds a timestamp in the future, %d; retention waits for that time",
+                opened.name,
                 verdict.future_ms,
             )
         if verdict.total:
             self._drop(replica, segments[: verdict.total])
             log.info(
-                "%s: dropped %d segments (log start %d, size %d, time %d), it starts at %d now",
-                opened.folder,
+                "%s: retention deleted %d segments (log start %d, size %d, time %d), it starts at %d now",
+                opened.name,
                 verdict.total,
                 verdict.by_log_start,
                 verdict.by_size,

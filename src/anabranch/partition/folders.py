@@ -23,7 +23,7 @@ from anabranch.base.disk import Disk
 from anabranch.base.errors import Unavailable
 from anabranch.base.ids import TopicName, id_text
 from anabranch.base.path_parts import folder_part
-from anabranch.log.paths import LOG, PARTITION_METADATA
+from anabranch.log.paths import LOG, PARTITION_METADATA, partition_name
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:
         disk.make_dirs(moved.parent)
         disk.rename(folder, moved)
     elif found:  # no reason to give up the records beside it
-        log.warning("%s is damaged and written anew", path)
+        log.warning("%s: %s is damaged and written anew", partition_name(path), path.name)
     disk.make_dirs(folder)
     disk.write_whole(path, f"version: 0\ntopic_id: {id_text(topic_id)}\n".encode(), sync=False)
     return moved

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
+from anabranch.log.paths import partition_name
 from anabranch.log.segment import Segment
 from anabranch.partition.due import DueTimes
 
@@ -70,7 +71,9 @@ def _remove(disk: Disk, paths: list[Path]) -> list[Path]:
         try:
             disk.remove(path)
         except OSError as error:
-            log.warning("%s could not be removed: %s", path, error)
+            log.warning(
+                "%s: %s could not be removed, tried again later: %s", partition_name(path), path.name, error
+            )
             left.append(path)
     return left
 
@@ -79,6 +82,6 @@ def _remove_tree(disk: Disk, folder: Path) -> bool:
     try:
         disk.remove_tree(folder)
     except OSError as error:
-        log.warning("%s could not be removed: %s", folder, error)
+        log.warning("deleted folder %s: could not be removed, tried again later: %s", folder, error)
         return False
     return True

@@ -164,7 +164,9 @@ class Upkeep:
                 try:
                     await self._save(name)
                 except (AnabranchError, OSError) as error:
-                    log.warning("the next start does not know it: %s", error)
+                    log.warning(
+                        "a checkpoint could not be stored, the next start reads the logs instead: %s", error
+                    )
             await asyncio.gather(*self._syncing.values())
             return durable
         finally:
@@ -230,7 +232,9 @@ class Upkeep:
         threads, data = self._threads, self._host.data
         found = await asyncio.get_running_loop().run_in_executor(threads, stored_partitions, self._disk, data)
         if found and not self._host.topics():
-            log.warning("no topic is known, but %s has partitions: nothing is removed", data)
+            log.warning(
+                "data folder %s: no topic is known, but partitions are there; nothing is removed", data
+            )
             return
         for i, stored in enumerate(found):
             self._host.move_stray(stored)
@@ -351,7 +355,7 @@ async def _repeat(
             await work()
         except Exception as error:
             expected = isinstance(error, AnabranchError | OSError)
-            log.error("%s failed, next try in %d s: %s", name, retry_s, error, exc_info=not expected)
+            log.error("%s failed, tried again in %d s: %s", name, retry_s, error, exc_info=not expected)
             wait_s, retry_s = retry_s, min(2 * retry_s, _MOST_RETRY_S)
         else:
             wait_s, retry_s = interval_ms() / 1000, _FIRST_RETRY_S

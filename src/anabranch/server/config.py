@@ -169,7 +169,7 @@ class DynamicConfig:
         try:
             new = BrokerConfig.build(legal)
         except InvalidConfig:
-            _log.exception("the configuration stays as it was: the cluster's overrides contradict each other")
+            _log.exception("broker configuration: stays as it was, the overrides contradict each other")
             return
         old, self.current = self.current, new
         for callback in self._changed:
@@ -205,14 +205,14 @@ def _legal(overrides: Overrides) -> dict[str, str]:
 def _usable(name: str, text: str) -> bool:
     declared = BROKER_OPTIONS.get(name)
     if declared is None:
-        _log.warning("%s is kept in the configuration of brokers but has no meaning here", name)
+        _log.warning("broker configuration: %s is stored but has no meaning here", name)
         return True
     if not declared.dynamic:
-        _log.error("%s cannot be changed while a broker runs, passed over", name)
+        _log.error("broker configuration: %s cannot be changed while a broker runs, passed over", name)
         return False
     try:
         declared.parse(text)
     except InvalidConfig as error:
-        _log.error("passed over: %s", error)
+        _log.error("broker configuration: an override is passed over: %s", error)
         return False
     return True

@@ -253,7 +253,7 @@ def _legal(resources: Mapping[str, Overrides]) -> Iterable[ClientMetricsConfig]:
         try:
             yield ClientMetricsConfig.build(overrides)
         except Invalid as error:
-            _log.error("the client metrics subscription %s is passed over: %s", name, error)
+            _log.error("client metrics %s: not legal, passed over: %s", name, error)
 
 
 def _check(push: Push, instance: _Instance, now: float, max_bytes: int) -> None:

@@ -30,6 +30,7 @@ from pyroaring import BitMap64
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
 from anabranch.base.seldom import Seldom
+from anabranch.log.paths import partition_name
 from anabranch.subscriptions.delay_files import DelayFiles, Extent
 
 log = logging.getLogger(__name__)
@@ -61,10 +62,11 @@ class DelayIndex(Protocol):
 
 
 class Delays:
-    __slots__ = ("_extents", "_files", "_known", "_near", "_passed_ms", "_room", "_views")
+    __slots__ = ("_extents", "_files", "_known", "_near", "_partition", "_passed_ms", "_room", "_views")
 
     def __init__(self, disk: Disk, folder: Path, now_ms: int) -> None:
         self._files = DelayFiles(disk, folder)
+        self._partition = partition_name(folder)
         self._near: list[tuple[int, int]] = []  # a heap of (deliver at, offset)
         self._known = BitMap64()  # offsets in memory and on disk
         self._passed_ms = now_ms  # what was due by then has been given to the views
@@ -99,7 +101,11 @@ class Delays:
             if self._near:
                 self._files.write(sorted(self._near))
         except (AnabranchError, OSError) as error:
-            log.warning("delayed messages are looked for in the log at the next start: %s", error)
+            log.warning(
+                "%s: delayed messages could not be stored, the next start reads the log: %s",
+                self._partition,
+                error,
+            )
         self._near.clear()
         self._files.close()
 
@@ -147,7 +153,7 @@ class Delays:
                 due += extent.take(now_ms, _AT_ONCE - len(due))
             except OSError as error:
                 _unreadable.warning(
-                    "delayed messages cannot be read, and are later than asked for: %s", error
+                    "%s: delayed messages cannot be read, and come later: %s", self._partition, error
                 )
                 heapq.heappush(self._extents, (now_ms + _AGAIN_MS, id(extent), extent))
                 continue
@@ -173,7 +179,9 @@ class Delays:
         except (AnabranchError, OSError) as error:  # a full disk is no reason to deliver them early
             self._near += far
             self._room = len(self._near) + _IN_MEMORY
-            log.warning("delayed messages stay in memory: %s", error)
+            log.warning(
+                "%s: delayed messages stay in memory, storing them failed: %s", self._partition, error
+            )
 
 
 class DelayView:

@@ -25,6 +25,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from anabranch.base.disk import Disk, File
+from anabranch.log.paths import partition_name
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,12 @@ class DelayFiles:
             start = position + _HEADER.size
             end = start + pairs * PAIR_BYTES
             if magic != _MAGIC or end > file.size or _crc(file, start, end - start) != crc:
-                log.warning("%s is damaged at %d; the log is read for what is missing", file.path, position)
+                log.warning(
+                    "%s: %s is damaged at %d; the log is read for what is missing",
+                    partition_name(file.path),
+                    file.path.name,
+                    position,
+                )
                 break
             extent = Extent(number, file, start, pairs)
             extent.skip(now_ms)
@@ -174,7 +180,12 @@ class DelayFiles:
         try:
             self._disk.remove(path)
         except OSError as error:  # all in it is past, so the next start finds nothing there and removes it
-            log.warning("%s could not be removed: %s", path, error)
+            log.warning(
+                "%s: %s could not be removed, goes at the next start: %s",
+                partition_name(path),
+                path.name,
+                error,
+            )
 
 
 def _crc(file: File, position: int, size: int) -> int:

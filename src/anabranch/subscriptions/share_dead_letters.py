@@ -71,12 +71,16 @@ class DeadLetters:
                 await _append(target, batch)
         except (AnabranchError, OSError) as error:
             _trouble.warning(
-                "share group %r has given up offsets from %d on of partition %d, and they leave no trace: %s",
+                "%s, group %s: offsets from %d on are given up and leave no dead letters: %s",
+                self._subject(key),
                 key.group,
                 given_up[0].first,
-                key.partition,
                 error,
             )
+
+    def _subject(self, key: ShareKey) -> str:
+        found = self._host.topic_by_id(key.topic_id)
+        return f"{'a deleted topic' if found is None else found.name.kafka}-{key.partition}"
 
     async def _topic(self, config: GroupConfig) -> ServedTopic:
         name = config.dead_letter_topic
@@ -164,7 +168,7 @@ async def _append(target: Partition, letters: list[Record]) -> None:
     batch = build_batch(letters)
     is_too_large = len(batch) > target.config.max_message_bytes
     if is_too_large and len(letters) == 1:
-        _trouble.warning("a record that a share group has given up is larger than the topic takes")
+        _trouble.warning("a dead letter of %d bytes is left out, its topic takes none as large", len(batch))
         return
     if is_too_large:
         half = len(letters) // 2

@@ -300,7 +300,9 @@ class Subscription:
         try:
             outcome = dispatcher.turn(budget)
         except (AnabranchError, OSError) as error:
-            _unreadable.warning("subscription %s of %s cannot read: %s", self.name, self.topic, error)
+            _unreadable.warning(
+                "%s, subscription %s: cannot read, tried again soon: %s", self.topic, self.name, error
+            )
             self._wake_in(_RETRY_S)
             return
         for limit in self.limits:

@@ -23,6 +23,7 @@ from anabranch.log.cleaner import Worker
 from anabranch.log.compacted import CompactedLog, Current, let_count
 from anabranch.log.compaction_view import ViewJob, ViewSummary
 from anabranch.log.config_broker import CleanerConfig
+from anabranch.log.paths import partition_name
 from anabranch.partition.partition import Partition
 from anabranch.partition.places import size_from
 from anabranch.partition.views import new_view_folder, put_view, view_job
@@ -122,7 +123,12 @@ class Compacting:
             raise
         except Exception as error:  # or it would be under way for ever, and nobody could begin
             expected = isinstance(error, AnabranchError | OSError)
-            log.warning("%s could not be compacted: %s", self._name, error, exc_info=not expected)
+            log.warning(
+                "%s: compaction failed, the compacted view stays as it was: %s",
+                self._name,
+                error,
+                exc_info=not expected,
+            )
             self.status, self.last_error = ERROR, str(error)
             self.failed_ms = self._clock.now_ms()
         else:
@@ -156,7 +162,9 @@ class Compacting:
             view.size_bytes,
         )
         if made.unreadable:
-            log.warning("%s: %d batches cannot be looked into and stay", self._name, made.unreadable)
+            log.warning(
+                "%s: %d batches cannot be read and stay in the compacted view", self._name, made.unreadable
+            )
 
     async def _let_count(self, target: Path, made: ViewSummary) -> Current:
         """Waits for the disk even if cancelled, so that nothing changes any more when the topic is closed.
@@ -184,4 +192,9 @@ def _remove_tree(disk: Disk, folder: Path) -> None:
     try:
         disk.remove_tree(folder)
     except OSError as error:
-        log.warning("%s stays for now: %s", folder, error)
+        log.warning(
+            "%s: %s could not be removed, goes when the log is next opened: %s",
+            partition_name(folder),
+            folder.name,
+            error,
+        )

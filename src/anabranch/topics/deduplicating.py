@@ -91,7 +91,9 @@ class Deduplicating:
         try:
             await self.follow_now(wanted, producers)
         except (AnabranchError, OSError) as error:
-            log.warning("deduplication of %s-%d could not be switched: %s", self._topic, self._index, error)
+            log.warning(
+                "%s-%d: deduplication could not be switched, tried again: %s", self._topic, self._index, error
+            )
 
     async def follow_now(self, wanted: bool, producers: list[str]) -> None:
         """As `follow_soon`; it is called again in case that the disk did not let us then."""
@@ -125,7 +127,11 @@ class Deduplicating:
             try:
                 snapshot = decode(kept)
             except Corrupt as error:
-                log.warning("%s-%d: %s; deduplication begins anew", self._topic, self._index, error)
+                log.warning(
+                    "%s: its deduplication snapshot is unreadable, deduplication begins anew: %s",
+                    self._partition,
+                    error,
+                )
         if snapshot is not None and snapshot.offset > self._partition.log_end:
             log.warning(
                 "%s: sequence ids are kept up to offset %d, the log ends at %d; all of it is read again",
@@ -180,7 +186,9 @@ class Deduplicating:
                 if self._publishing.deduplication is state:
                     await self._save(state)
         except (AnabranchError, OSError) as error:  # the log is read from further back then
-            log.warning("sequence ids of %s-%d could not be kept: %s", self._topic, self._index, error)
+            log.warning(
+                "%s-%d: sequence ids could not be stored, tried again: %s", self._topic, self._index, error
+            )
 
     async def _save(self, state: Deduplication) -> None:
         upkeep = self._around.upkeep()

@@ -180,7 +180,7 @@ class Topics:
         try:
             await self.unload(TopicName.from_pulsar(topic.full_name))
         except (AnabranchError, OSError) as error:
-            log.warning("%s could not be closed well: %s", topic.full_name, error)
+            log.warning("%s: could not store all it knows when it was closed: %s", topic.full_name, error)
 
     # --- what the cluster tells
 

@@ -352,4 +352,8 @@ class Topic:
             await self._deduplicating.follow_now(self.rules.deduplication, names)
             await self._deduplicating.tend()
         except (AnabranchError, OSError) as error:
-            log.warning("%s: the sequence ids of its producers could not be kept: %s", self.full_name, error)
+            log.warning(
+                "%s: sequence ids of producers could not be stored, tried again later: %s",
+                self.full_name,
+                error,
+            )

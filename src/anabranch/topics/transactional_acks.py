@@ -37,7 +37,12 @@ class TransactionalAcks:
                 held.subscription.restore_transaction(txn, kept)
             except Corrupt as error:  # rather delivered again than never
                 log.error(
-                    "subscription %s: %s; the messages are delivered again", held.subscription.name, error
+                    "%s, subscription %s: acknowledgements of transaction %s are unreadable, what it "
+                    "acknowledged is delivered again: %s",
+                    held.subscription.topic,
+                    held.subscription.name,
+                    txn,
+                    error,
                 )
 
     async def ack(

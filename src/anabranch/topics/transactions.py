@@ -212,13 +212,15 @@ class Transactions:
             await self._coordinator.time_out(txn.transactional_id)
             found = self.find(txn)
         except (AnabranchError, OSError) as error:
-            log.warning("transaction %s has timed out, but cannot be aborted yet: %s", txn, error)
+            log.warning(
+                "transaction %s: timed out, but cannot be aborted yet, tried again soon: %s", txn, error
+            )
             self._wake_in(txn, _AGAIN_S)
             return
         if found is not None and found.state is State.ONGOING:
             self._wake_in(txn, _AGAIN_S)  # its time is over by one clock and not by the other
         else:
-            log.info("transaction %s has timed out and is aborted", txn)
+            log.info("transaction %s: timed out, aborted", txn)
             self._ended(txn)
 
     def _ended(self, txn: TxnId) -> None:

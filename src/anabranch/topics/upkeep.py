@@ -103,7 +103,7 @@ class TopicUpkeep:
         quota = exceeded(topic.partition, topic.subscriptions.slowest(), rules, now_ms)
         if quota is None or quota.limit is None:
             return
-        log.info("%s: its backlog is beyond a quota (%s)", topic.full_name, quota.action)
+        log.info("%s: its backlog exceeds the quota, policy %s is applied", topic.full_name, quota.action)
         if quota.action != _EVICTING:
             topic.send_producers_away()
         elif quota is rules.backlog_size:
@@ -129,7 +129,7 @@ class TopicUpkeep:
         if topic.was_used() or topic.is_active or not rules.delete_inactive:
             topic.active_s = now_s
         elif now_s - topic.active_s >= rules.delete_inactive_after_s and not topic.keeps_data(now_s):
-            log.info("%s is deleted: nobody uses it", topic.full_name)
+            log.info("%s: deleted, nobody has used it for as long as its policies say", topic.full_name)
             await self._topics.delete(topic.name)
 
     async def drop_abandoned(self, topic: "AnyTopic") -> None:
@@ -141,7 +141,9 @@ class TopicUpkeep:
         for held in topic.subscriptions:
             if held.is_durable and not held.subscription.consumers and held.last_active_ms < before_ms:
                 log.info(
-                    "%s: subscription %s is deleted: nobody uses it", topic.full_name, held.subscription.name
+                    "%s: subscription %s deleted, it had no consumers for as long as its policies say",
+                    topic.full_name,
+                    held.subscription.name,
                 )
                 with suppress(SubscriptionBusy):  # somebody came just now
                     await topic.unsubscribe(held.subscription.name)

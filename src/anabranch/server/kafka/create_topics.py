@@ -22,6 +22,7 @@ from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.server.services import Services
 
 _FIRST_WITH_CONFIGS = 5
+_CONFIG = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 @api(19, versions=(2, 7))
@@ -35,7 +36,7 @@ async def create_topics(request: Any, ctx: RequestContext) -> Answer:
             raise PolicyViolation(f"{too_many} partitions in one request, the limit is {MAX_NEW_PARTITIONS}")
         if times[topic.name] > 1:
             raise Invalid(f"topic '{topic.name}' comes more than once in the request")
-        return await ctx.services.cluster.create_topic(_new_topic(topic), request.validate_only)
+        return await ctx.services.cluster.create_topic(_new_topic(topic, ctx), request.validate_only)
 
     outcomes = await each_within(request.timeout, [create(topic) for topic in wanted.values()])
     configs = _configs(ctx.services) if ctx.version >= _FIRST_WITH_CONFIGS else lambda _: []
@@ -43,7 +44,7 @@ async def create_topics(request: Any, ctx: RequestContext) -> Answer:
     return {"topics": [_result(name, outcome, configs) for name, outcome in results]}
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: Any, ctx: RequestContext) -> NewTopic:
     name = TopicName.from_kafka(topic.name)
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
@@ -54,6 +55,7 @@ def _new_topic(topic: Any) -> NewTopic:
         topic.replication_factor,
         [(chosen.partition_index, chosen.broker_ids) for chosen in topic.assignments],
         {config.name: config.value for config in topic.configs},
+        asked_by=ctx.asked_by,
     )
 
 
@@ -81,7 +83,7 @@ def _configs(services: Services) -> Callable[[Overrides], list[Answer]]:
         key = frozenset(overrides.items())
         if key not in known:
             entries = topic_entries(services.config.current.layers, overrides)
-            known[key] = [entry._asdict() for entry in entries]
+            known[key] = [{name: getattr(entry, name) for name in _CONFIG} for entry in entries]
         return known[key]
 
     return describe

@@ -27,7 +27,7 @@ def describe_cluster(request: Any, ctx: RequestContext) -> Answer:
         "error_message": None,
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
-        "brokers": brokers(image),
+        "brokers": [broker | {"is_fenced": False} for broker in brokers(image, "broker_id")],
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
     }
 

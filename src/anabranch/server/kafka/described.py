@@ -21,17 +21,10 @@ GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def brokers(image: ClusterImage) -> list[dict[str, Any]]:
-    """Under the names of Metadata and of DescribeCluster, which differ in one."""
+def brokers(image: ClusterImage, id_field: str) -> list[dict[str, Any]]:
+    """`id_field` is what the API calls a broker's id."""
     return [
-        {
-            "node_id": broker.id,
-            "broker_id": broker.id,
-            "host": broker.host,
-            "port": broker.port,
-            "rack": broker.rack,
-            "is_fenced": False,
-        }
+        {id_field: broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
         for broker in image.brokers.values()
     ]
 

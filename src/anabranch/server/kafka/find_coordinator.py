@@ -38,6 +38,7 @@ async def find_coordinator(request: Any, ctx: RequestContext) -> Answer:
         return {"coordinators": found}
     key_type = request.key_type if request.key_type != _SHARE else _NONE
     answer = await _find(request.key, key_type, ctx.services)
+    del answer["key"]  # the only one
     if not answer["error_code"]:
         answer["error_message"] = "NONE"
     return answer

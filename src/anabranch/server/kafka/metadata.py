@@ -23,7 +23,6 @@ from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.described import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, brokers
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
-from anabranch.server.services import Services
 from anabranch.wire.kafka.schema import ErrorCode
 
 _FIRST_BY_ID = 12
@@ -47,14 +46,14 @@ async def metadata(request: Any, ctx: RequestContext) -> Answer:
         asked = dict.fromkeys(topic.topic_id or topic.name for topic in wanted)
         found = {topic: _find(image, topic) for topic in asked}
         if request.allow_auto_topic_creation and ErrorCode.unknown_topic_or_partition in found.values():
-            failed = await _create(found, ctx.services)
+            failed = await _create(found, ctx)
             image = ctx.services.cluster.image
             found = {topic: failed.get(topic) or _find(image, topic) for topic in asked}
     may = (
         CLUSTER_OPERATIONS if getattr(request, "include_cluster_authorized_operations", False) else NOT_ASKED
     )
     return {
-        "brokers": brokers(image),
+        "brokers": brokers(image, "node_id"),
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
         "topics": await _describe(image, found, request, ctx),
@@ -74,9 +73,9 @@ def _find(image: ClusterImage, asked: _Asked) -> _Found:
         return ErrorCode.invalid_topic_exception
 
 
-async def _create(found: dict[_Asked, _Found], services: Services) -> dict[_Asked, ErrorCode]:
+async def _create(found: dict[_Asked, _Found], ctx: RequestContext) -> dict[_Asked, ErrorCode]:
     """Make what is not there.  Why not, for those that could not be made."""
-    topics = services.config.current.topics
+    topics, cluster = ctx.services.config.current.topics, ctx.services.cluster
     if not topics.auto_create_enable:
         return {}
     names = [asked for asked, topic in found.items() if topic == ErrorCode.unknown_topic_or_partition]
@@ -84,7 +83,8 @@ async def _create(found: dict[_Asked, _Found], services: Services) -> dict[_Aske
     wanted = {asked: name for asked, name in wanted.items() if not is_internal(name)}
     at_once = list(wanted.items())[: max(1, MAX_NEW_PARTITIONS // topics.num_partitions)]
     outcomes = await each_within(
-        _CREATE_WITHIN_MS, [services.cluster.create_topic(NewTopic(name)) for _, name in at_once]
+        _CREATE_WITHIN_MS,
+        [cluster.create_topic(NewTopic(name, asked_by=ctx.asked_by)) for _, name in at_once],
     )
     return {
         asked: code_of(outcome)

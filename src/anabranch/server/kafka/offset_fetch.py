@@ -31,7 +31,9 @@ async def offset_fetch(request: Any, ctx: RequestContext) -> Answer:
     if ctx.version >= _FIRST_WITH_GROUPS:
         answers = [await _group(group, request.require_stable, ctx) for group in request.groups]
         return {"groups": answers}
-    return await _group(request, request.require_stable, ctx)
+    answer = await _group(request, request.require_stable, ctx)
+    topics = [{"name": topic["name"], "partitions": topic["partitions"]} for topic in answer["topics"]]
+    return {"error_code": answer["error_code"], "topics": topics}
 
 
 async def _group(asked: Any, require_stable: bool, ctx: RequestContext) -> Answer:

@@ -111,6 +111,11 @@ class RequestContext:
             self.version, self.client_id, self.connection_id, self.services, self.peer, begun
         )
 
+    @property
+    def asked_by(self) -> str:
+        """Who asks, for a line of the log."""
+        return f"client {self.client_id!r} at {self.peer.address}:{self.peer.port}"
+
 
 class Api(NamedTuple):
     key: int

@@ -26,14 +26,13 @@ _LATER = (ErrorCode.concurrent_transactions, ErrorCode.not_coordinator)
 @api(28, versions=(0, 5))
 async def txn_offset_commit(request: Any, ctx: RequestContext) -> Answer:
     refused, wanted, asked_as = split_commit(with_columns(request).topics, ctx)
-    if not wanted:
-        return {"topics": refused}
-    decided = await _commit(request, wanted, ctx)
+    decided = await _commit(request, wanted, ctx) if wanted else []
     for topic, name in zip(decided, asked_as, strict=True):
         topic["name"] = name
         for part in topic["partitions"]:
             part["error_code"] = _as_told(part["error_code"], ctx.version)
-    return {"topics": merged(refused, decided)}
+    topics = merged(refused, decided)
+    return {"topics": [{"name": topic["name"], "partitions": topic["partitions"]} for topic in topics]}
 
 
 async def _commit(request: Any, topics: list[TopicCommit], ctx: RequestContext) -> list[Answer]:

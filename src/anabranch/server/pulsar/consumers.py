@@ -124,7 +124,12 @@ class Attached:
         try:
             await self.detach()
         except AnabranchError as error:
-            log.warning("subscription %s was left, but: %s", self.subscription.name, error)
+            log.warning(
+                "%s, subscription %s: a consumer left, what it had acknowledged could not be stored: %s",
+                self.topic.full_name,
+                self.subscription.name,
+                error,
+            )
 
 
 class Consumers:

@@ -2,20 +2,27 @@
 
     encoder(3, 12)(out, {"brokers": [...], "topics": [...], "cluster_id": "…"})
 
-Keys are the schema's field names.  One that a version does not know is left out, one that is missing
+Keys are the schema's field names.  One that only other versions know is left out, one that is missing
 takes the schema's default, and one that is missing without a default is a bug and raises KeyError.
 Durations and times are milliseconds, arrays are lists.  An item of an array may be given as the bytes
 that `item_encoder` made of it, where those are worth keeping.
+
+A key that no version knows is a bug, too: `{"eror_code": 17}` would be sent as success.  Strict encoders
+raise KeyError; they are compiled in tests and debug runs, with ANABRANCH_STRICT=1 or under `python -X dev`.
+Others do not look.
 """
 
+import os
 import struct
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
 
+from anabranch.wire.kafka.known_fields import Known, known_fields, refusing_unknown
 from anabranch.wire.kafka.schema import (
     EntityField,
     EntityTupleField,
@@ -24,10 +31,15 @@ from anabranch.wire.kafka.schema import (
     is_optional,
     request_schema,
     response_schema,
+    versions_of,
 )
 
 Encoder = Callable[[bytearray, Mapping[str, Any]], None]
 _Write = Callable[[bytearray, Any], None]
+_Schema = Callable[[int, int], Any]
+
+STRICT = "ANABRANCH_STRICT"
+IS_STRICT = sys.flags.dev_mode or os.environ.get(STRICT) == "1"
 
 _NO_UUID = bytes(16)
 
@@ -208,20 +220,38 @@ def _struct(entity: Any) -> _Write:
     return write_flexible if flexible else write_plain
 
 
+def _compiled(schema: _Schema, api_key: int, version: int, array: str | None = None) -> Encoder:
+    """Writes the message that `schema` has of `api_key` at `version`, or one item of its `array`."""
+    entity = schema(api_key, version)
+    if array is not None:
+        (field,) = (field for field in fields(entity) if field.name == array)
+        entity = classify_field(field).type_
+    write = _struct(entity)
+    if not IS_STRICT:
+        return write
+
+    def known(versions: Iterable[int]) -> Known:
+        names = known_fields(schema(api_key, one) for one in versions)
+        return names if array is None else names[array]
+
+    return refusing_unknown(
+        write, entity.__name__, known([version]), cache(lambda: known(versions_of(api_key)))
+    )
+
+
 @cache
 def encoder(api_key: int, version: int) -> Encoder:
     """Writes the answer of `api_key` at `version` from a dict."""
-    return _struct(response_schema(api_key, version))
+    return _compiled(response_schema, api_key, version)
 
 
 @cache
 def request_encoder(api_key: int, version: int) -> Encoder:
     """Writes the body of a request of `api_key` at `version` from a dict."""
-    return _struct(request_schema(api_key, version))
+    return _compiled(request_schema, api_key, version)
 
 
 @cache
 def item_encoder(api_key: int, version: int, name: str) -> Encoder:
     """Writes one item of the answer's array `name`."""
-    (field,) = (field for field in fields(response_schema(api_key, version)) if field.name == name)
-    return _struct(classify_field(field).type_)
+    return _compiled(response_schema, api_key, version, name)

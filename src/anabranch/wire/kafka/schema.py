@@ -43,6 +43,7 @@ __all__ = [
     "newest_version",
     "request_schema",
     "response_schema",
+    "versions_of",
 ]
 
 
@@ -51,8 +52,12 @@ def api_name(api_key: int) -> str:
     return api_key_map[api_key]
 
 
+def versions_of(api_key: int) -> list[int]:
+    return sorted(schema_name_map[api_name(api_key)])
+
+
 def newest_version(api_key: int) -> int:
-    return max(schema_name_map[api_name(api_key)])
+    return versions_of(api_key)[-1]
 
 
 @cache
