@@ -202,3 +202,7 @@ class DiskFailed(Unavailable):
 
 
 class TimedOut(Unavailable): ...
+
+
+class SessionExpired(Unavailable):
+    """The session with the metadata store is over, and what it held may be others' by now."""
