@@ -146,6 +146,10 @@ class NotCoordinator(NotOwner):
     """The group or transaction belongs to another broker's coordinator; find it again."""
 
 
+class NotController(AnabranchError):
+    """Another broker is the controller, or there is none; ask the one that the metadata names."""
+
+
 class Fenced(AnabranchError): ...
 
 
@@ -199,6 +203,10 @@ class DiskFull(Unavailable): ...
 
 class DiskFailed(Unavailable):
     """The disk did not take what it was given; what was written may not be there."""
+
+
+class EligibleLeadersNotAvailable(Unavailable):
+    """No replica that could lead the partition is in sync."""
 
 
 class TimedOut(Unavailable): ...
