@@ -196,6 +196,8 @@ def states_of(
     pages: Mapping[tuple[TopicId, int], Mapping[int, PartitionState]], id: TopicId, partitions: int
 ) -> Mapping[int, PartitionState]:
     """What is written of the state of a topic's partitions."""
+    if not pages:
+        return _NO_STATES
     found = [states for page in paths.pages_of(partitions) if (states := pages.get((id, page)))]
     if len(found) <= 1:
         return found[0] if found else _NO_STATES
@@ -234,11 +236,13 @@ def partition_images(
     for index, replicas in enumerate(placement):
         known = before[index] if index < len(before) else None
         state = states.get(index)
-        if state is None and known is not None and _is_as_made(known, replicas):
+        if state is not None:
+            image = partition_image(index, state)
+            images.append(known if known == image else image)
+        elif known is not None and _is_as_made(known, replicas):
             images.append(known)
-            continue
-        image = partition_image(index, state or new_state(replicas))
-        images.append(known if known == image else image)
+        else:
+            images.append(partition_image(index, new_state(replicas)))
     return tuple(images)
 
 
