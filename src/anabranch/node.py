@@ -20,10 +20,12 @@ from anabranch.admin.services import AdminServices
 from anabranch.base.clock import Clock, SystemClock
 from anabranch.base.descriptors import claim_descriptors
 from anabranch.base.disk import DirectDisk
+from anabranch.base.ids import id_text
 from anabranch.base.network import Network, TcpNetwork
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.host_reconciler import HostReconciler
+from anabranch.cluster.identity import random_id
 from anabranch.cluster.open_topics import keep_informed
 from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
@@ -35,6 +37,7 @@ from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import BrokerImage, appearance
 from anabranch.partition.folders import DataFolderLock, partition_folder
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.meta_properties import MetaProperties, check_broker, claim_data_folder
 from anabranch.partition.upkeep import Upkeep
 from anabranch.schemas.subject_store import SubjectStore
 from anabranch.server.config import BrokerConfig, DynamicConfig
@@ -89,6 +92,7 @@ class Node:
         disk = DirectDisk(shares.files)
         data = config.node.data_dir
         dynamic = DynamicConfig(config)
+        check_broker(disk, data, config.node.node_id)
         self._store = EmbeddedStore.open(data / "metadata", disk)
         undo.push_async_callback(self._store.close)
         cluster = await Cluster.open(
@@ -99,6 +103,11 @@ class Node:
             TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor),
             lambda overrides: _check_topic(dynamic, overrides),
             config.pulsar.cluster_name,
+        )
+        claim_data_folder(
+            disk,
+            data,
+            MetaProperties(cluster.image.cluster_id, config.node.node_id, id_text(random_id(chance))),
         )
         self._host = PartitionHost(disk, clock, data, config.node.node_id)
         self._host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes

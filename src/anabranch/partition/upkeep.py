@@ -41,7 +41,7 @@ from anabranch.partition.folders import DELETED_FOLDERS
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.partition import Partition
 from anabranch.partition.removal import Removal
-from anabranch.partition.strays import stored_partitions
+from anabranch.partition.strays import outdated, stored_partitions
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Upkeep:
                 ("removing files", self._removal.round, lambda: _LOOK_MS, 0),
                 ("writing down recovery points", self._save_recovery_points, self._points_ms, first_ms),
                 ("writing down log starts", self._save_log_starts, self._starts_ms, first_ms),
-                ("removing what no topic has", self._move_strays, lambda: _STRAYS_MS, 0),
+                ("moving aside what no topic has", self._move_strays, lambda: _STRAYS_MS, 0),
                 ("removing deleted topics", self._remove_deleted_folders, lambda: _STRAYS_MS, 0),
                 ("expiring producers", self._expire_producers, self._producers_ms, first_ms),
             )
@@ -235,6 +235,8 @@ class Upkeep:
             self._host.move_stray(stored)
             if i % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
+        for folder in outdated(self._disk, data, self._clock.now_ms()):
+            self._removal.folder(folder, 0)
 
     # --- logs that were touched
 
