@@ -26,7 +26,6 @@ from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.host_reconciler import HostReconciler
 from anabranch.cluster.identity import random_id
-from anabranch.cluster.open_topics import keep_informed
 from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
@@ -238,7 +237,7 @@ class Node:
         services.transactions.markers.subscriptions = AckEnds(
             self._states, self._topics, lambda: cluster.image
         )
-        keep_informed(self._topics, cluster)
+        cluster.subscribe(self._topics.image_changed)
         dynamic.on_change(lambda old, new: self._topics.rules_changed())
         self._schemas = TopicSchemas(
             SubjectStore(self._store, clock), cluster, catalog, lambda: dynamic.current.policies
