@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
+from anabranch.base.ids import id_text
 from anabranch.base.world import World
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.host_reconciler import HostReconciler
-from anabranch.cluster.open_topics import keep_informed
+from anabranch.cluster.identity import random_id
 from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
@@ -36,6 +37,7 @@ from anabranch.meta.image import appearance
 from anabranch.meta.store import MetadataStore
 from anabranch.partition.folders import partition_folder
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.meta_properties import MetaProperties, check_broker, claim_data_folder
 from anabranch.partition.upkeep import Upkeep
 from anabranch.schemas.subject_store import SubjectStore
 from anabranch.server.config import BrokerConfig, DynamicConfig
@@ -95,6 +97,7 @@ class NodeParts:
         """The metadata store, the image of the cluster, and the partitions that it names."""
         config, dynamic = self.config, self.dynamic
         data = config.node.data_dir
+        check_broker(self.disk, data, config.node.node_id)
         self.store = await self._world.open_store(data, self.disk, self._pools)
         undo.push_async_callback(self.store.close)
         self.cluster = cluster = await Cluster.open(
@@ -106,6 +109,9 @@ class NodeParts:
             lambda overrides: _check_topic(dynamic, overrides),
             config.pulsar.cluster_name,
         )
+        directory = id_text(random_id(self._random))
+        mine = MetaProperties(cluster.image.cluster_id, config.node.node_id, directory)
+        claim_data_folder(self.disk, data, mine)
         syncing = dynamic.current.upkeep.recovery_threads_per_data_dir
         self.host = PartitionHost(self.disk, self.clock, data, config.node.node_id, self._pools, syncing)
         self.host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
@@ -200,7 +206,7 @@ class NodeParts:
             )
         )
         services.transactions.markers.subscriptions = AckEnds(self.states, self.topics, lambda: cluster.image)
-        keep_informed(self.topics, cluster)
+        cluster.subscribe(self.topics.image_changed)
         dynamic.on_change(lambda old, new: self.topics.rules_changed())
         subjects = SubjectStore(self.store, clock, self._pools)
         self.schemas = TopicSchemas(subjects, cluster, catalog, lambda: dynamic.current.policies)

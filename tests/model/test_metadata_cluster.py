@@ -20,7 +20,7 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
-from anabranch.meta.image import BrokerImage, ImageChange
+from anabranch.meta.image import NO_BROKER, BrokerImage, ImageChange
 from tests.support.tenancy import make_namespace
 
 SEEDS = range(200 if os.environ.get("ANABRANCH_SOAK") else 12)
@@ -29,13 +29,14 @@ NAMES = ["plain", "a.b", "a_b", "a.b.c", "a_b.c", "persistent://t/n/a.b", "persi
 
 
 class Twin:
-    """A cluster, and what it should hold: {name: (partitions, config)}."""
+    """A cluster, and what it should hold: {name: (partitions, config)}, {name: {index: (leader, epoch)}}."""
 
     def __init__(self, seed: int, path: Path) -> None:
         self._chance = random.Random(seed)
         self._path = path
         self.topics: dict[TopicName, tuple[int, dict[str, str]]] = {}
         self.ids: dict[TopicName, Any] = {}
+        self.elected: dict[TopicName, dict[int, tuple[BrokerId, int]]] = {}
         self.announced: dict[Any, TopicName] = {}
         self.taken: list[int] = []
 
@@ -61,12 +62,17 @@ class Twin:
         shown = {name: (len(t.partitions), dict(t.config)) for name, t in image.topics.items()}
         assert shown == self.topics
         assert {name: topic.id for name, topic in image.topics.items()} == self.ids
+        for name, topic in image.topics.items():
+            elected = self.elected.get(name, {})
+            assert [(p.leader, p.leader_epoch) for p in topic.partitions] == [
+                elected.get(index, (BrokerId(1), 0)) for index in range(len(topic.partitions))
+            ]
         assert {name.kafka for name in self.topics} == set(image.topics_by_kafka_name)
         assert self.announced == {id: topic.name for id, topic in image.topics_by_id.items()}
 
     async def step(self) -> None:
         action = self._chance.choice(
-            [self.create, self.create, self.delete, self.grow, self.configure, self.ids_block]
+            [self.create, self.create, self.delete, self.grow, self.configure, self.elect, self.ids_block]
         )
         await action(TopicName.from_kafka(self._chance.choice(NAMES)))
 
@@ -94,6 +100,7 @@ class Twin:
             return
         await self.cluster.delete_topic(target)
         del self.topics[name], self.ids[name]
+        self.elected.pop(name, None)
         with pytest.raises(UnknownTopicId if by_id else UnknownTopic):
             await self.cluster.delete_topic(target)
 
@@ -115,6 +122,18 @@ class Twin:
             return
         await self.cluster.replace_topic_config(name, overrides)
         self.topics[name] = (self.topics[name][0], overrides)
+
+    async def elect(self, name: TopicName) -> None:
+        index, leader = self._chance.randrange(8), self._chance.choice([BrokerId(1), NO_BROKER])
+        if name not in self.topics or index >= self.topics[name][0]:
+            with pytest.raises(UnknownTopic):
+                await self.cluster.controller.elect_leader(name, index, leader, "a test")
+            return
+        elected = self.elected.setdefault(name, {})
+        epoch = elected.get(index, (BrokerId(1), 0))[1] + 1
+        state = await self.cluster.controller.elect_leader(name, index, leader, "a test")
+        assert (state.leader, state.leader_epoch) == (leader, epoch)
+        elected[index] = (leader, epoch)
 
     async def ids_block(self, name: TopicName) -> None:
         self.taken.extend(await self.cluster.allocate_producer_ids())

@@ -1,4 +1,6 @@
-"""kill -9 in the middle of changes: what was answered is there, and producer ids are never given twice."""
+"""kill -9 in the middle of changes: what was answered is there, what goes together is there or not
+together, and producer ids are never given twice.
+"""
 
 import asyncio
 import os
@@ -17,7 +19,9 @@ from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import BrokerImage
+from anabranch.meta.store import MUST_NOT_EXIST, Put
 
+TOGETHER = [f"/together/{name}" for name in "abcdefgh"]
 KILLS = 40 if os.environ.get("ANABRANCH_SOAK") else 6
 
 
@@ -32,7 +36,7 @@ async def open_cluster(path: Path) -> tuple[EmbeddedStore, Cluster]:
 
 async def work(path: Path, run: str) -> None:
     """Make topics and take producer ids for ever, four at a time, saying so once it is answered."""
-    _, cluster = await open_cluster(path)
+    store, cluster = await open_cluster(path)
     print("id", cluster.image.cluster_id, flush=True)
 
     async def worker(number: int) -> None:
@@ -46,7 +50,17 @@ async def work(path: Path, run: str) -> None:
             ids = await cluster.allocate_producer_ids()
             os.write(1, f"ids {ids.start}\n".encode())
 
-    await asyncio.gather(*(worker(number) for number in range(4)))
+    async def write_together() -> None:
+        there = await store.get(TOGETHER[0])
+        version = MUST_NOT_EXIST if there is None else there.version
+        while True:
+            data = b"%d" % (version + 1) * 100
+            done = await store.multi([Put(path, data, version) for path in TOGETHER])
+            version += 1
+            assert done == [version] * len(TOGETHER)
+            os.write(1, f"together {version}\n".encode())
+
+    await asyncio.gather(write_together(), *(worker(number) for number in range(4)))
 
 
 def killed_after(lines: int, path: Path, run: str) -> list[list[str]]:
@@ -69,6 +83,7 @@ async def test_what_was_answered_survives(tmp_path: Path) -> None:
     there: set[str] = set()
     taken: list[int] = []
     cluster_ids = set()
+    version = MUST_NOT_EXIST
     for kill in range(KILLS):
         for kind, what in killed_after(chance.randint(1, 120), path, f"run{kill}"):
             if kind == "id":
@@ -77,6 +92,8 @@ async def test_what_was_answered_survives(tmp_path: Path) -> None:
                 there.add(what)
             elif kind == "deleted":
                 there.remove(what)
+            elif kind == "together":
+                version = int(what)
             else:
                 taken.append(int(what))
         # A deletion that was under way may have happened: each worker's last topic, if it was to go.
@@ -89,6 +106,9 @@ async def test_what_was_answered_survives(tmp_path: Path) -> None:
         # A creation may have been under way in each of the four workers.
         assert len(found - there) <= 4
         there |= found
+        versions = {node.version if node else MUST_NOT_EXIST for node in map(store.tree.get, TOGETHER)}
+        assert versions in ({version}, {version + 1})
+        version = versions.pop()
         taken.append((await cluster.allocate_producer_ids()).start)
         assert cluster.image.cluster_id in cluster_ids
         await store.close()

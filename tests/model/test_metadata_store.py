@@ -1,7 +1,7 @@
 """Random changes, faults and crashes against a dictionary.
 
-Each step sends a handful of changes at once, so they share a frame of the journal.  The model does
-them one after the other.  A crash keeps what was durable and any part of what was on its way: the
+Each step sends a handful of changes at once, from two sessions, so they share a frame of the journal.  The
+model does them one after the other.  A crash keeps what was durable and any part of what was on its way: the
 store that comes back must be the model before the step or after it, never something in between.
 """
 
@@ -15,17 +15,28 @@ import pytest
 from anabranch.base.errors import AnabranchError, Conflict, Exists, Invalid, NotFound, Unavailable
 from anabranch.meta import journal
 from anabranch.meta.embedded import EmbeddedStore
-from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore, Versioned, parent_of
+from anabranch.meta.store import (
+    MUST_NOT_EXIST,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    Put,
+    parent_of,
+)
+from tests.support.metadata import contents
 from tests.unit.meta.faulty_disk import FaultyDisk
 
 SEEDS = range(400 if os.environ.get("ANABRANCH_SOAK") else 40)
 STEPS = 60
+NOBODY, FIRST, SECOND = 0, 1, 2
 NAMES = ["/a", "/b", "/a/x", "/a/y", "/a/x/1", "/a/x/2", "/b/x"]
 
 
 class Model:
     def __init__(self) -> None:
-        self.nodes: dict[str, tuple[bytes, int, bool]] = {}  # data, version, ephemeral
+        self.nodes: dict[str, tuple[bytes, int, int]] = {}  # data, version, session if it is ephemeral
         self.counts: dict[str, int] = {}
 
     def copy(self) -> "Model":
@@ -33,12 +44,13 @@ class Model:
         other.nodes, other.counts = dict(self.nodes), dict(self.counts)
         return other
 
-    def shown(self) -> dict[str, Versioned]:
-        return {path: Versioned(data, version) for path, (data, version, _) in self.nodes.items()}
+    def shown(self) -> dict[str, tuple[bytes, int]]:
+        return {path: (data, version) for path, (data, version, _) in self.nodes.items()}
 
-    def restarted(self) -> "Model":
+    def without(self, *sessions: int) -> "Model":
+        """After those sessions are over."""
         other = self.copy()
-        other.nodes = {path: node for path, node in self.nodes.items() if not node[2]}
+        other.nodes = {path: node for path, node in self.nodes.items() if node[2] not in sessions}
         return other
 
     def make_parents(self, path: str) -> None:
@@ -50,24 +62,24 @@ class Model:
                 raise Invalid(parent)
             return
         self.make_parents(parent)
-        self.nodes[parent] = (b"", 0, False)
+        self.nodes[parent] = (b"", 0, NOBODY)
 
     def put(self, path: str, data: bytes, expected: int | None) -> int:
         if path not in self.nodes:
             if expected is not None and expected >= 0:
                 raise Conflict(path)
             self.make_parents(path)
-            self.nodes[path] = (data, 0, False)
+            self.nodes[path] = (data, 0, NOBODY)
             return 0
-        _, version, ephemeral = self.nodes[path]
+        _, version, owner = self.nodes[path]
         if expected == MUST_NOT_EXIST:
             raise Exists(path)
         if expected is not None and expected != version:
             raise Conflict(path)
-        self.nodes[path] = (data, version + 1, ephemeral)
+        self.nodes[path] = (data, version + 1, owner)
         return version + 1
 
-    def create(self, path: str, data: bytes, ephemeral: bool, sequential: bool) -> str:
+    def create(self, path: str, data: bytes, owner: int, sequential: bool) -> str:
         if path in self.nodes and not sequential:
             raise Exists(path)
         self.make_parents(path)
@@ -76,7 +88,7 @@ class Model:
             number = self.counts.get(parent, 0)
             self.counts[parent] = number + 1
             path = f"{path}{number:010d}"
-        self.nodes[path] = (data, 0, ephemeral)
+        self.nodes[path] = (data, 0, owner)
         return path
 
     def delete(self, path: str, expected: int | None) -> None:
@@ -89,26 +101,54 @@ class Model:
         del self.nodes[path]
         self.counts.pop(path, None)
 
+    def check(self, path: str, version: int) -> None:
+        if path not in self.nodes or self.nodes[path][1] != version:
+            raise Conflict(path)
+
 
 class Step:
     """One random change, for the store and for the model alike."""
 
-    def __init__(self, chance: random.Random, model: Model) -> None:
+    def __init__(self, chance: random.Random, model: Model, session: int, is_part: bool = False) -> None:
+        self.session = session
         self.path = chance.choice([*NAMES, *model.nodes])
         self.data = chance.randbytes(chance.choice([0, 3, 40]))
-        self.kind = chance.choice(["put", "put", "put", "create", "delete"])
+        self.kind = chance.choice(["put", "put", "put", "create", "delete", "check" if is_part else "multi"])
         self.expected = chance.choice([None, None, MUST_NOT_EXIST, 0, 1, 2])
         if self.kind == "delete" and self.expected == MUST_NOT_EXIST:
             self.expected = None
         self.ephemeral = chance.random() < 0.5
         self.sequential = chance.random() < 0.3
+        if is_part and self.kind in ("put", "check") and (self.expected is None or self.kind == "check"):
+            self.expected = chance.choice([0, 1])
+        parts = chance.randint(0, 4) if self.kind == "multi" else 0
+        self.parts = [Step(chance, model, session, is_part=True) for _ in range(parts)]
 
     def on_model(self, model: Model) -> object:
         if self.kind == "put":
             return model.put(self.path, self.data, self.expected)
         if self.kind == "create":
-            return model.create(self.path, self.data, self.ephemeral, self.sequential)
+            return model.create(
+                self.path, self.data, self.session if self.ephemeral else NOBODY, self.sequential
+            )
+        if self.kind == "multi":
+            return [part.on_model(model) for part in self.parts]
+        if self.kind == "check":
+            assert self.expected is not None
+            return model.check(self.path, self.expected)
         return model.delete(self.path, self.expected)
+
+    def as_operation(self) -> Operation:
+        if self.kind == "create":
+            return Create(self.path, self.data, self.ephemeral, self.sequential)
+        if self.kind == "delete":
+            return Delete(self.path, self.expected)
+        assert self.expected is not None
+        return (
+            Check(self.path, self.expected)
+            if self.kind == "check"
+            else Put(self.path, self.data, self.expected)
+        )
 
     async def on_store(self, store: MetadataStore) -> object:
         if self.kind == "put":
@@ -117,6 +157,8 @@ class Step:
             return await store.create(
                 self.path, self.data, ephemeral=self.ephemeral, sequential=self.sequential
             )
+        if self.kind == "multi":
+            return await store.multi([part.as_operation() for part in self.parts])
         return await store.delete(self.path, self.expected)
 
 
@@ -132,8 +174,9 @@ def expected_outcomes(steps: list[Step], model: Model) -> list[object]:
     return outcomes
 
 
-async def real_outcomes(steps: list[Step], store: MetadataStore) -> list[object]:
-    outcomes = await asyncio.gather(*(step.on_store(store) for step in steps), return_exceptions=True)
+async def real_outcomes(steps: list[Step], sessions: dict[int, EmbeddedStore]) -> list[object]:
+    changes = (step.on_store(sessions[step.session]) for step in steps)
+    outcomes = await asyncio.gather(*changes, return_exceptions=True)
     return [type(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
 
 
@@ -152,13 +195,14 @@ async def test_the_store_is_a_dictionary(seed: int, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(journal, "_MIN_REWRITE_BYTES", chance.choice([300, 3000]))
     path, disk, model = tmp_path / "journal", FaultyDisk(), Model()
     store = EmbeddedStore.open(path, disk)
+    sessions = {FIRST: store, SECOND: store.new_session()}
     for _ in range(STEPS):
-        steps = [Step(chance, model) for _ in range(chance.randint(1, 6))]
+        steps = [Step(chance, model, chance.choice(list(sessions))) for _ in range(chance.randint(1, 6))]
         fault = chance.random()
         before, durable_before, inode = model.copy(), path.stat().st_size, path.stat().st_ino
         disk.room_bytes = 5 if fault < 0.10 else None
         disk.failing_syncs = 1 if 0.10 <= fault < 0.15 else 0
-        expected, real = expected_outcomes(steps, model), await real_outcomes(steps, store)
+        expected, real = expected_outcomes(steps, model), await real_outcomes(steps, sessions)
         disk.room_bytes = None
         if any(isinstance(outcome, type) and issubclass(outcome, Unavailable) for outcome in real):
             assert fault < 0.15
@@ -166,16 +210,23 @@ async def test_the_store_is_a_dictionary(seed: int, tmp_path: Path, monkeypatch:
         else:
             assert real == expected
         disk.failing_syncs = 0
-        assert dict(await store.scan("/")) == model.shown()
+        assert dict(contents(await store.scan("/"))) == model.shown()
         rewritten = path.stat().st_ino != inode
         left = crash(path, chance, disk.durable_bytes[path] if rewritten else durable_before)
         survivor = EmbeddedStore.open(left, FaultyDisk())
-        survived = dict(survivor.tree.scan("/"))
-        assert survived in (before.restarted().shown(), model.restarted().shown())
+        survived = dict(contents(survivor.tree.scan("/")))
+        assert survived in (before.without(FIRST, SECOND).shown(), model.without(FIRST, SECOND).shown())
         await survivor.close()
-        if chance.random() < 0.1:
-            await store.close()
-            model = model.restarted()
-            store = EmbeddedStore.open(path, disk)
-            assert dict(await store.scan("/")) == model.shown()
-    await store.close()
+        end = chance.random()
+        if end < 0.2:
+            await sessions[SECOND].close()
+            model = model.without(SECOND)
+            assert dict(contents(await store.scan("/"))) == model.shown()
+            if end < 0.1:
+                await store.close()
+                model = model.without(FIRST)
+                store = sessions[FIRST] = EmbeddedStore.open(path, disk)
+                assert dict(contents(await store.scan("/"))) == model.shown()
+            sessions[SECOND] = store.new_session()
+    for session in sessions.values():
+        await session.close()

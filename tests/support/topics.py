@@ -26,6 +26,8 @@ from anabranch.log.cleaner import Message
 from anabranch.log.compaction_view import ViewJob
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig
+from anabranch.meta.image import AnyTopic as AnyTopicImage
+from anabranch.meta.image import Located, NonPersistentImage
 from anabranch.meta.policies import NamespacePolicies
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.meta.policy_upkeep import PolicyUpkeep
@@ -142,18 +144,30 @@ class Written:
     properties: dict[str, str] = field(default_factory=dict)
     rules: Rules = DEFAULT_RULES
 
+    @property
+    def image(self) -> AnyTopicImage:
+        return NonPersistentImage(
+            self.name,
+            self.partition_count,
+            self.is_partitioned,
+            self.created_ms,
+            properties=self.properties,
+            epochs=self.epochs,
+            terminated=self.terminated,
+        )
+
 
 class FakeCatalog:
     def __init__(self, bench: "Bench") -> None:
         self._bench = bench
 
-    def locate(self, name: TopicName) -> tuple[Written, int] | None:
+    def locate(self, name: TopicName) -> Located | None:
         whole, index = split_partition(name)
         found = self._bench.written.get(whole)
         if found is not None and found.is_partitioned and index is not None:
-            return found, index
+            return Located(found.image, index)
         found = self._bench.written.get(name)
-        return None if found is None or found.is_partitioned else (found, 0)
+        return None if found is None or found.is_partitioned else Located(found.image, 0)
 
     def rules(self, name: TopicName) -> Rules:
         return self._bench.written[name].rules

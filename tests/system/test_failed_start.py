@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.base.errors import Corrupt, Invalid
+from anabranch.base.ids import TopicName
+from anabranch.cluster.topics import NewTopic
 from anabranch.node import Node, this_machine
 from anabranch.partition.folders import CLEAN_STOP
 from anabranch.server.config_file import load
@@ -53,3 +56,55 @@ async def test_a_port_that_is_taken(tmp_path: Path, taken_port: int, option: str
     again = node_on(tmp_path)
     await again.start()
     await again.stop()
+
+
+async def used_folder(data: Path) -> dict[str, bytes]:
+    """A folder that a broker has used; its files but those of the metadata."""
+    node = node_on(data)
+    await node.start()
+    await node._listener.services.cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))
+    node._host.partition("orders", 0)
+    await node.stop()
+    return files_of(data)
+
+
+def files_of(data: Path) -> dict[str, bytes]:
+    paths = (path for path in data.rglob("*") if path.is_file() and path.name not in (".lock", "metadata"))
+    return {str(path.relative_to(data)): path.read_bytes() for path in paths}
+
+
+async def test_the_folder_of_another_broker(tmp_path: Path) -> None:
+    before = await used_folder(tmp_path)
+    with pytest.raises(Invalid, match=r"belongs to broker 1, and node\.id is 2: set node\.id=1"):
+        await node_on(tmp_path, **{"node.id": "2"}).start()
+    assert files_of(tmp_path) == before
+    again = node_on(tmp_path)
+    await again.start()
+    await again.stop()
+
+
+async def test_the_folder_of_another_cluster(tmp_path: Path) -> None:
+    """As when the metadata was lost: nothing of the partitions may be touched."""
+    before = await used_folder(tmp_path)
+    kept = (tmp_path / "metadata").read_bytes()
+    (tmp_path / "metadata").unlink()
+    for _ in range(2):
+        with pytest.raises(Invalid, match=r"belongs to cluster .* restore the metadata"):
+            await node_on(tmp_path).start()
+        assert files_of(tmp_path) == before
+    (tmp_path / "metadata").write_bytes(kept)
+    again = node_on(tmp_path)
+    await again.start()
+    assert again._host.topic("orders") is not None
+    await again.stop()
+
+
+async def test_a_folder_of_an_older_format(tmp_path: Path) -> None:
+    await used_folder(tmp_path)
+    (tmp_path / "meta.properties").unlink()
+    with pytest.raises(Invalid, match=r"no meta\.properties: it is of an older format"):
+        await node_on(tmp_path).start()
+    (tmp_path / "metadata").write_bytes(b"anabranch metadata 1\n")
+    (tmp_path / "topics").rename(tmp_path / "away")
+    with pytest.raises(Corrupt, match="metadata journal of format 1"):
+        await node_on(tmp_path).start()

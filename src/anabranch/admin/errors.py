@@ -27,6 +27,7 @@ _STATUSES: dict[type[BaseException], int] = {
     errors.Exists: 409,
     errors.Conflict: 409,
     errors.NotOwner: 503,
+    errors.NotController: 503,
     errors.Fenced: 409,
     errors.Unavailable: 503,
     errors.Throttled: 429,

@@ -152,6 +152,10 @@ class NotCoordinator(NotOwner):
     """The group or transaction belongs to another broker's coordinator; find it again."""
 
 
+class NotController(AnabranchError):
+    """Another broker is the controller, or there is none; ask the one that the metadata names."""
+
+
 class Fenced(AnabranchError): ...
 
 
@@ -215,4 +219,12 @@ class DiskFailed(Unavailable):
     """The disk did not take what it was given; what was written may not be there."""
 
 
+class EligibleLeadersNotAvailable(Unavailable):
+    """No replica that could lead the partition is in sync."""
+
+
 class TimedOut(Unavailable): ...
+
+
+class SessionExpired(Unavailable):
+    """The session with the metadata store is over, and what it held may be others' by now."""

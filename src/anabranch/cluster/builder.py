@@ -1,4 +1,4 @@
-"""From documents of the metadata store to an image of the cluster, at start-up and ever after.
+"""Image builder: makes the image of the cluster from documents of the metadata store.
 
 A builder starts from an image, takes documents one by one, and gives the next image:
 
@@ -7,20 +7,21 @@ A builder starts from an image, takes documents one by one, and gives the next i
     builder.apply("/brokers/2", None)                       # it is gone
     image = builder.build()
 
-It costs a copy of each table that changes and the work for what was applied.  A topic's document comes before
-the state of its partitions.  State of a topic that is not there was left behind by a deletion and
-means nothing; so does a path that is no document's.
+It costs a copy of each table that changes and the work for what was applied.  The image depends on the
+documents alone, not on the order in which they came: a partition is what its state says, else what its
+topic's document does.  State of a topic that is not there may be of one that comes, or was left behind by a
+deletion; it is kept apart and means nothing until then.  A path that is no document's means nothing at all.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
 from anabranch.base.errors import Corrupt
-from anabranch.base.ids import NON_PERSISTENT, BrokerId, LeaderEpoch, Namespace, TopicId, TopicName
+from anabranch.base.ids import NON_PERSISTENT, BrokerId, Namespace, TopicId, TopicName
 from anabranch.base.path_parts import text_of
+from anabranch.cluster.partition_states import new_state
 from anabranch.cluster.topics import is_internal
 from anabranch.meta import paths
 from anabranch.meta.documents import (
@@ -28,7 +29,8 @@ from anabranch.meta.documents import (
     ConfigDocument,
     ControllerDocument,
     NonPersistentDocument,
-    PartitionDocument,
+    PartitionState,
+    PartitionStatesDocument,
     TenantDocument,
     TopicDocument,
     decode,
@@ -47,6 +49,8 @@ from anabranch.meta.image import (
     collision_key,
 )
 from anabranch.meta.policies import NamespacePolicies
+
+_NO_STATES: Mapping[int, PartitionState] = {}
 
 
 class ImageBuilder:
@@ -83,8 +87,8 @@ class ImageBuilder:
         match path.split("/")[1:]:
             case ["topics", tenant, namespace, local]:
                 self._topic(TopicName(*map(text_of, (tenant, namespace, local))), path, data)
-            case ["partitions", topic_id, index]:
-                self._partition(TopicId(UUID(topic_id)), int(index), path, data)
+            case ["partitions", page]:
+                self._partition_states(*paths.partition_states_page(page), path, data)
             case ["brokers", id]:
                 self._broker(BrokerId(int(id)), path, data)
             case ["controller"]:
@@ -107,7 +111,11 @@ class ImageBuilder:
 
     def _topic(self, name: TopicName, path: str, data: bytes | None) -> None:
         before = self._table("topics").get(name)
-        after = None if data is None else topic_image(name, decode(data, TopicDocument, path), before)
+        after = None
+        if data is not None:
+            document = decode(data, TopicDocument, path)
+            states = states_of(self._table("partition_states"), document.id, len(document.replicas))
+            after = topic_image(name, document, states, before)
         if before is not None and (after is None or after.id != before.id):
             self._set_topic(before.id, None)
         self._set("topics", name, after)
@@ -124,19 +132,18 @@ class ImageBuilder:
         )
         self._set("non_persistent", name, image)
 
-    def _partition(self, topic_id: TopicId, index: int, path: str, data: bytes | None) -> None:
-        topic: TopicImage | None = self._table("topics_by_id").get(topic_id)
-        if topic is None or index >= len(topic.partitions):
+    def _partition_states(self, topic_id: TopicId, page: int, path: str, data: bytes | None) -> None:
+        states = None if data is None else decode(data, PartitionStatesDocument, path).states
+        self._set("partition_states", (topic_id, page), states)
+        before: TopicImage | None = self._table("topics_by_id").get(topic_id)
+        if before is None:
             return
-        partition = _new_partition(index, topic.partitions[index].replicas)
-        if data is not None:
-            state = decode(data, PartitionDocument, path)
-            partition = msgspec.structs.replace(partition, **msgspec.structs.asdict(state))
-        partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
-        topic = msgspec.structs.replace(topic, partitions=partitions)
-        self._set("topics", topic.name, topic)
-        self._set("topics_by_kafka_name", topic.name.kafka, topic)
-        self._set_topic(topic.id, topic)
+        known = states_of(self._table("partition_states"), topic_id, len(before.placement))
+        partitions = partition_images(before.placement, known, before.partitions)
+        after = msgspec.structs.replace(before, partitions=partitions)
+        self._set("topics", after.name, after)
+        self._set("topics_by_kafka_name", after.name.kafka, after)
+        self._set_topic(after.id, after)
 
     def _broker(self, id: BrokerId, path: str, data: bytes | None) -> None:
         if data is None:
@@ -185,18 +192,29 @@ class ImageBuilder:
             self._changed[name] = value
 
 
-def topic_image(name: TopicName, document: TopicDocument, before: TopicImage | None = None) -> TopicImage:
-    """What `document` says of a topic, its partitions in the state they had `before`."""
-    known = before.partitions if before is not None and before.id == document.id else ()
+def states_of(
+    pages: Mapping[tuple[TopicId, int], Mapping[int, PartitionState]], id: TopicId, partitions: int
+) -> Mapping[int, PartitionState]:
+    """What is written of the state of a topic's partitions."""
+    if not pages:
+        return _NO_STATES
+    found = [states for page in paths.pages_of(partitions) if (states := pages.get((id, page)))]
+    if len(found) <= 1:
+        return found[0] if found else _NO_STATES
+    return {index: state for states in found for index, state in states.items()}
+
+
+def topic_image(
+    name: TopicName,
+    document: TopicDocument,
+    states: Mapping[int, PartitionState] = _NO_STATES,
+    before: TopicImage | None = None,
+) -> TopicImage:
+    """The topic of these documents.  What is equal to `before` is the same object."""
     return TopicImage(
         name=name,
         id=document.id,
-        partitions=tuple(
-            known[index]
-            if index < len(known) and known[index].replicas == replicas
-            else _new_partition(index, replicas)
-            for index, replicas in enumerate(document.replicas)
-        ),
+        partitions=partition_images(document.replicas, states, () if before is None else before.partitions),
         config=document.config,
         is_internal=is_internal(name),
         created_ms=document.created_ms,
@@ -205,6 +223,42 @@ def topic_image(name: TopicName, document: TopicDocument, before: TopicImage | N
         properties=document.properties or NOTHING,
         epochs=document.epochs or NO_NUMBERS,
         terminated=document.terminated or NO_NUMBERS,
+        placement=document.replicas,
+    )
+
+
+def partition_images(
+    placement: Sequence[tuple[BrokerId, ...]],
+    states: Mapping[int, PartitionState],
+    before: Sequence[PartitionImage],
+) -> tuple[PartitionImage, ...]:
+    images = []
+    for index, replicas in enumerate(placement):
+        known = before[index] if index < len(before) else None
+        state = states.get(index)
+        if state is not None:
+            image = partition_image(index, state)
+            images.append(known if known == image else image)
+        elif known is not None and _is_as_made(known, replicas):
+            images.append(known)
+        else:
+            images.append(partition_image(index, new_state(replicas)))
+    return tuple(images)
+
+
+def partition_image(index: int, state: PartitionState) -> PartitionImage:
+    return PartitionImage(
+        index, state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr
+    )
+
+
+def _is_as_made(known: PartitionImage, replicas: tuple[BrokerId, ...]) -> bool:
+    """Without making another one: a topic may have thousands, of which one has changed."""
+    return (
+        not known.partition_epoch
+        and not known.leader_epoch
+        and known.leader == replicas[0]
+        and known.replicas == known.isr == replicas
     )
 
 
@@ -217,7 +271,3 @@ def non_persistent_image(name: TopicName, document: NonPersistentDocument) -> No
         document.policies,
         document.properties or NOTHING,
     )
-
-
-def _new_partition(index: int, replicas: tuple[BrokerId, ...]) -> PartitionImage:
-    return PartitionImage(index, replicas[0], LeaderEpoch(0), 0, replicas, replicas)

@@ -1,4 +1,4 @@
-"""The control plane of a node: what it knows of the cluster, and every change to it.
+"""Control plane of a node: what it knows of the cluster, and every change to it.
 
 `image` is read without waiting.  A change writes a document to the metadata store, waits until the
 image shows it (so subscribers have seen it too: a topic's logs are open when its creation is
@@ -11,6 +11,7 @@ partitions subscribes.
 Subscribers are called on the event loop as (old, new) and must not raise.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -24,7 +25,8 @@ from anabranch.base.errors import Conflict, Exists, Fenced, Unavailable, Unknown
 from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
 from anabranch.base.turns import Turns
 from anabranch.cluster import change_lines
-from anabranch.cluster.builder import topic_image
+from anabranch.cluster.builder import states_of, topic_image
+from anabranch.cluster.controller import Controller
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.image_watcher import ImageWatcher, Subscriber
 from anabranch.cluster.non_persistent import NonPersistentTopics
@@ -41,7 +43,6 @@ from anabranch.meta.documents import (
     BrokerDocument,
     ClusterDocument,
     ConfigDocument,
-    ControllerDocument,
     ProducerIdsDocument,
     TopicDocument,
     decode,
@@ -49,7 +50,7 @@ from anabranch.meta.documents import (
 )
 from anabranch.meta.image import BrokerImage, ClusterImage, Overrides, TopicImage, collision_key
 from anabranch.meta.policies import NO_TOPIC_POLICIES, TopicPolicies
-from anabranch.meta.store import MUST_NOT_EXIST, MetadataStore
+from anabranch.meta.store import MUST_NOT_EXIST, Delete, MetadataStore
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Cluster:
         self,
         store: MetadataStore,
         watcher: ImageWatcher,
+        node_id: BrokerId,
         clock: Clock,
         chance: Random,
         defaults: TopicDefaults,
@@ -77,6 +79,7 @@ class Cluster:
         self._defaults = defaults
         self._validate_topic_config = validate_topic_config
         self._turns = Turns()
+        self.controller = Controller(store, watcher, node_id)
         self.tenants = Tenants(store, watcher, self._turns)
         self.non_persistent = NonPersistentTopics(store, watcher, clock, self.tenants, self._turns)
 
@@ -96,11 +99,13 @@ class Cluster:
         `validate_topic_config` raises InvalidConfig for overrides that no topic may have.
         """
         cluster_id = await _cluster_id(store, clock, chance)
-        await _claim_controller(store, node_id)
         watcher = ImageWatcher(store, ClusterImage(cluster_id=cluster_id))
         await watcher.start()
         await found_namespaces(store, watcher, name)
-        return cls(store, watcher, clock, chance, defaults, validate_topic_config)
+        cluster = cls(store, watcher, node_id, clock, chance, defaults, validate_topic_config)
+        await cluster.controller.claim()
+        await watcher.refresh(paths.CONTROLLER)
+        return cluster
 
     @property
     def image(self) -> ClusterImage:
@@ -112,7 +117,7 @@ class Cluster:
 
     async def run(self) -> None:
         """Follow what other nodes change, for ever.  Belongs in the node's task group."""
-        await self._watcher.run()
+        await asyncio.gather(self._watcher.run(), self.controller.run())
 
     # --- topics
 
@@ -143,11 +148,15 @@ class Cluster:
         async with self._turn_of(self._find(target).name):
             topic = self._find(target)
             path = paths.topic(topic.name)
-            await self._store.delete(path)
+            states = await self._written_states(topic)
+            await self._store.multi([Delete(path), *map(Delete, states)])
+            # No election comes after the multi, but one may have come before it and after the look.
+            late = set(await self._written_states(topic))
+            for state in late:
+                await self._store.delete(state)
             line = change_lines.deleted(topic.id, topic.partition_count, asked_by)
             log.info("%s: %s", topic.name.kafka, line)
-            await self._watcher.refresh(path)
-            await self._forget_partitions(topic.id)
+            await self._watcher.refresh(path, *states, *late)
             return topic
 
     async def add_partitions(
@@ -280,7 +289,8 @@ class Cluster:
             before = decode(value.data, TopicDocument, path)
             document = change(before)
             if validate_only:
-                return topic_image(name, document, self.image.topics.get(name))
+                states = states_of(self.image.partition_states, document.id, len(document.replicas))
+                return topic_image(name, document, states, self.image.topics.get(name))
             await self._store.put(path, encode(document), value.version)
             for line in change_lines.topic_changes(before, document):
                 log.info("%s: %s", name.kafka, line)
@@ -307,9 +317,10 @@ class Cluster:
                 log.info("%s: configuration changed: %s", subject, describe(before, overrides))
             await self._watcher.refresh(path)
 
-    async def _forget_partitions(self, id: TopicId) -> None:
-        for path, _ in reversed(await self._store.scan(paths.partitions(id))):
-            await self._store.delete(path)
+    async def _written_states(self, topic: TopicImage) -> list[str]:
+        pages = paths.pages_of(len(topic.partitions))
+        found = [paths.partition_states(topic.id, page) for page in pages]
+        return [path for path in found if await self._store.get(path) is not None]
 
     def _find(self, target: TopicName | TopicId) -> TopicImage:
         if isinstance(target, UUID):
@@ -336,11 +347,3 @@ async def _cluster_id(store: MetadataStore, clock: Clock, chance: Random) -> str
             return await _cluster_id(store, clock, chance)  # another node was first
         return founded.cluster_id
     return decode(value.data, ClusterDocument, paths.CLUSTER).cluster_id
-
-
-async def _claim_controller(store: MetadataStore, node_id: BrokerId) -> None:
-    """The controller is whoever gets here first."""
-    try:
-        await store.create(paths.CONTROLLER, encode(ControllerDocument(node_id)), ephemeral=True)
-    except Exists:
-        return

@@ -41,9 +41,9 @@ class ImageWatcher:
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 
-    async def refresh(self, path: str) -> None:
-        """Return once the image shows what is at `path`, or something newer."""
-        self._unread[path] = None
+    async def refresh(self, *changed: str) -> None:
+        """Return once the image shows what is at these paths, or something newer."""
+        self._unread.update(dict.fromkeys(changed))
         await asyncio.sleep(0)  # writers whose answers came with ours are about to ask too: one sweep for all
         await self._sweep()
 

@@ -1,4 +1,4 @@
-"""What is written in the metadata store: JSON, so that an operator with a ZooKeeper shell can read it.
+"""Metadata documents: what is in the metadata store, in JSON, for operators with a ZooKeeper shell.
 
 A field that a reader does not know is ignored and a field that a writer did not know has a default,
 so that brokers of two versions can share a cluster while it is being upgraded.
@@ -36,7 +36,8 @@ class BrokerDocument(msgspec.Struct, frozen=True):
 
 class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     id: TopicId
-    replicas: Annotated[list[_Replicas], Meta(min_length=1)]  # by partition
+    # By partition, where it was placed when it was made.  If that changed its state says where it is now.
+    replicas: Annotated[list[_Replicas], Meta(min_length=1)]
     config: dict[str, str]
     created_ms: int
     partitioned: bool = True  # False: Pulsar clients know it without partitions, and it has one
@@ -61,13 +62,18 @@ class TenantDocument(msgspec.Struct, frozen=True, rename="camel"):
     allowed_clusters: list[str] = []
 
 
-class PartitionDocument(msgspec.Struct, frozen=True):
-    """Absent, a partition is led by its first replica at epoch 0 and all its replicas are in sync."""
-
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
+class PartitionState(msgspec.Struct, frozen=True):
+    leader: BrokerId  # -1 for nobody
+    leader_epoch: LeaderEpoch  # one more at each election
+    partition_epoch: int  # one more at each change of any of this
     isr: tuple[BrokerId, ...]
+    replicas: _Replicas
+
+
+class PartitionStatesDocument(msgspec.Struct, frozen=True):
+    """Of a topic's partitions by index.  One that is not here has the state it was made with."""
+
+    states: dict[int, PartitionState]
 
 
 class ConfigDocument(msgspec.Struct, frozen=True):

@@ -1,81 +1,54 @@
-"""The metadata store of a single node: a tree in memory, a journal on disk, no other process.
+"""Embedded metadata store: a tree in memory, a journal on disk, no other process.
 
-    put ─┐                                   ┌─ thread ─┐
-    put ─┼─> one round of changes ─> append ─┤   sync   ├─> readers see it, watchers hear of it,
-    put ─┘   planned on `_staged`            └──────────┘   callers are answered
+    EmbeddedStore (a session) ─┐
+    EmbeddedStore (a session) ─┴─> Rounds ─> Tree, Journal
 
-Rounds follow each other; what is asked for during one waits for the next, so any number of
-concurrent changes costs one sync (group commit).  There are two trees: `tree`, which readers see
-and which holds only what is durable, and `_staged`, which is ahead of it by the round under way, so
-that the changes of one round are decided on each other.  When a round fails, everybody in it is
-told, `_staged` starts again from `tree`, and the store goes on.  A journal that has grown too large,
-or whose sync failed, is rewritten from `tree` between two rounds.
-
-Reads are from memory and never wait.  For start-up code that is not a coroutine, `tree` is public.
-Ephemeral nodes are not journalled: they last as long as the process, which is all their owner does.
+Reads are from memory and never wait.  Several nodes in one process have a session each; the journal is
+closed with the last.  A session does not expire by itself, since who holds it lives in the same process:
+it ends when it is closed, by its node or by whoever takes down a node that cannot.
 """
 
-import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from anabranch.base.disk import Disk
-from anabranch.base.errors import AnabranchError, Unavailable
+from anabranch.base.errors import SessionExpired, Unavailable
 from anabranch.base.executors import Executors, thread_pool
-from anabranch.meta.journal import Journal, frame_of
-from anabranch.meta.plans import Plan, plan_create, plan_delete, plan_put
+from anabranch.meta.plans import Plan, plan_create, plan_delete, plan_multi, plan_put
 from anabranch.meta.recovery import recover
-from anabranch.meta.store import Event, Versioned, check_data, check_path, is_within
-from anabranch.meta.tree import Change, Tree
+from anabranch.meta.rounds import Rounds
+from anabranch.meta.session import Session, SessionState
+from anabranch.meta.store import Event, Operation, Versioned, check_data, check_operations, check_path
+from anabranch.meta.tree import Tree
 
 Result = TypeVar("Result")
-Callback = Callable[[Event], None]
-
-# What may wait for the next round.  Far above what one node's topics amount to.
-MAX_WAITING_BYTES = 64 << 20
-
-
-class _Request(NamedTuple):
-    plan: Callable[[Tree], Plan[Any]]
-    answer: "asyncio.Future[Any]"
-
-
-class _Round(NamedTuple):
-    changes: list[Change]
-    outcomes: list[tuple["asyncio.Future[Any]", Any]]  # a result, or the error to raise
-
-
-class _Watch:
-    __slots__ = ("_callback", "active", "prefix")
-
-    def __init__(self, prefix: str, callback: Callback) -> None:
-        self.prefix = prefix
-        self._callback = callback
-        self.active = True
-
-    def fire(self, event: Event) -> None:
-        if self.active:
-            self._callback(event)
 
 
 class EmbeddedStore:
-    def __init__(self, journal: Journal, tree: Tree, executors: Executors) -> None:
-        self.tree = tree
-        self._staged = tree.copy()
-        self._journal = journal
-        self._thread = executors("metadata", 1)
-        self._waiting: list[_Request] = []
-        self._waiting_bytes = 0
-        self._watches: list[_Watch] = []
-        self._closed = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+    """A `MetadataStore`."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+        self._watches: list[Callable[[], None]] = []
+        self._is_closing = False
+        self.session = Session(rounds.open_session())
 
     @classmethod
     def open(cls, path: Path, disk: Disk, executors: Executors = thread_pool) -> "EmbeddedStore":
-        """The store kept in the file `path`, whose folder is there."""
-        return cls(*recover(path, disk), executors)
+        """A session on the store kept in the file `path`, whose folder is there."""
+        return cls(Rounds(*recover(path, disk), executors))
+
+    def new_session(self) -> "EmbeddedStore":
+        """Another session on the same store."""
+        return EmbeddedStore(self._rounds)
+
+    @property
+    def tree(self) -> Tree:
+        """What readers see, for those that are no coroutines."""
+        self._check()
+        return self._rounds.tree
 
     async def get(self, path: str) -> Versioned | None:
         return self.tree.get(path)
@@ -96,133 +69,43 @@ class EmbeddedStore:
     ) -> str:
         check_path(path)
         check_data(path, data)
+        owner = self.session.id if ephemeral else 0
         return await self._submit(
-            lambda tree: plan_create(tree, path, data, ephemeral, sequential), len(data)
+            lambda tree: plan_create(tree, path, data, owner=owner, sequential=sequential), len(data)
         )
 
     async def delete(self, path: str, expected_version: int | None = None) -> None:
         check_path(path)
         await self._submit(lambda tree: plan_delete(tree, path, expected_version), 0)
 
-    async def watch(self, prefix: str, callback: Callback) -> Callable[[], None]:
-        watch = _Watch(prefix, callback)
-        self._watches.append(watch)
+    async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+        size = check_operations(operations)
+        return await self._submit(lambda tree: plan_multi(tree, operations, self.session.id), size)
 
-        def stop() -> None:
-            if watch.active:
-                watch.active = False
-                self._watches.remove(watch)
-
+    async def watch(self, prefix: str, callback: Callable[[Event], None]) -> Callable[[], None]:
+        self._check()
+        stop = self._rounds.watch(prefix, callback)
+        self._watches.append(stop)
         return stop
 
     async def close(self) -> None:
-        """Finish what was asked for, then take no more."""
-        self._closed = True
-        await self._idle.wait()
-        self._thread.shutdown()
-        self._journal.close()
-
-    # --- rounds
+        """Finish what was asked for, then end the session."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        with contextlib.suppress(Unavailable):  # nothing is asked for, only what came before is waited for
+            await self._rounds.submit(lambda tree: Plan([], None), 0)
+        for stop in self._watches:
+            stop()
+        is_last = self._rounds.end_session(self.session.id)
+        self.session.become(SessionState.EXPIRED)
+        if is_last:
+            await self._rounds.close()
 
     async def _submit(self, plan: Callable[[Tree], Plan[Result]], size_bytes: int) -> Result:
-        if self._closed:
-            raise Unavailable("the metadata store is closed")
-        if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES:
-            raise Unavailable("too many metadata changes are waiting for the disk")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Result] = loop.create_future()
-        self._waiting.append(_Request(plan, answer))
-        self._waiting_bytes += size_bytes
-        if self._idle.is_set():
-            self._idle.clear()
-            # Not now: callers that are about to run in this turn of the loop should share the sync.
-            loop.call_soon(self._next)
-        return await answer
+        self._check()
+        return await self._rounds.submit(plan, size_bytes)
 
-    def _next(self) -> None:
-        if not self._waiting:
-            self._idle.set()
-        elif self._journal.wants_rewrite(self.tree.durable_bytes):
-            self._in_thread(self._journal.rewrite(self.tree.changes()), self._rewritten)
-        else:
-            self._start_round()
-
-    def _start_round(self) -> None:
-        round_ = self._decide(self._take_waiting())
-        durable = [change for change in round_.changes if not change.ephemeral]
-        if not durable:
-            self._end_round(round_)
-            return
-        try:
-            sync = self._journal.append(frame_of(durable))
-        except Unavailable as error:
-            self._fail_round(round_, error)
-            return
-        self._in_thread(sync, lambda failure: self._synced(round_, failure))
-
-    def _synced(self, round_: _Round, failure: BaseException | None) -> None:
-        if failure is None:
-            self._end_round(round_)
-        else:
-            self._fail_round(round_, self._journal.append_failed(failure))
-
-    def _rewritten(self, failure: BaseException | None) -> None:
-        if failure is None:
-            self._journal.rewritten()
-        else:
-            self._journal.rewrite_failed(failure)
-        if self._journal.distrusted is None:
-            self._start_round()
-        else:
-            answers = [(request.answer, None) for request in self._take_waiting()]
-            self._fail_round(_Round([], answers), self._journal.distrusted)
-
-    def _take_waiting(self) -> list[_Request]:
-        requests, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        return requests
-
-    def _in_thread(self, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
-        done = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        done.add_done_callback(lambda done: then(done.exception()))
-
-    def _decide(self, requests: list[_Request]) -> _Round:
-        round_ = _Round([], [])
-        for plan, answer in requests:
-            if answer.done():
-                continue  # the caller was cancelled
-            try:
-                changes, result = plan(self._staged)
-            except AnabranchError as error:
-                round_.outcomes.append((answer, error))
-                continue
-            for change in changes:
-                self._staged.apply(change)
-            round_.changes.extend(changes)
-            round_.outcomes.append((answer, result))
-        return round_
-
-    def _fail_round(self, round_: _Round, error: Unavailable) -> None:
-        """Nothing of a round was done.  An error that was decided on its changes is no answer either."""
-        self._staged = self.tree.copy()
-        self._end_round(_Round([], [(answer, error) for answer, _ in round_.outcomes]))
-
-    def _end_round(self, round_: _Round) -> None:
-        for change in round_.changes:
-            event = self.tree.apply(change)
-            if event is not None:
-                self._tell(event)
-        for answer, outcome in round_.outcomes:
-            if answer.done():
-                continue
-            if isinstance(outcome, BaseException):
-                answer.set_exception(outcome)
-            else:
-                answer.set_result(outcome)
-        self._next()
-
-    def _tell(self, event: Event) -> None:
-        # Through the loop's queue: in order, before the callers go on, and apart from each other's faults.
-        loop = asyncio.get_running_loop()
-        for watch in self._watches:
-            if is_within(event.path, watch.prefix):
-                loop.call_soon(watch.fire, event)
+    def _check(self) -> None:
+        if self._is_closing:
+            raise SessionExpired(f"metadata session {self.session.id} is over; open another one")

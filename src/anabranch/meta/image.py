@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from anabranch.base.ids import BrokerId, LeaderEpoch, Namespace, TopicId, TopicName, split_partition
-from anabranch.meta.documents import TenantDocument
+from anabranch.meta.documents import PartitionState, TenantDocument
 from anabranch.meta.policies import NamespacePolicies, TopicPolicies
 
 NO_BROKER = BrokerId(-1)
@@ -53,6 +53,7 @@ class TopicImage(msgspec.Struct, frozen=True):
     properties: Mapping[str, str] = NOTHING
     epochs: Mapping[int, int] = NO_NUMBERS  # by partition: how often a producer had it alone
     terminated: Mapping[int, int] = NO_NUMBERS  # by partition: the offset at which it ended, for good
+    placement: Sequence[tuple[BrokerId, ...]] = ()  # by partition: its replicas when it was made
 
     @property
     def replication_factor(self) -> int:
@@ -88,6 +89,8 @@ class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     topics_by_kafka_name: Mapping[str, TopicImage] = {}
     topics_by_id: Mapping[TopicId, TopicImage] = {}
     topics_by_collision_key: Mapping[str, TopicName] = {}
+    partition_states: Mapping[tuple[TopicId, int], Mapping[int, PartitionState]] = {}
+    """By topic and page, of topics that are there or not: a document may come before its topic's."""
     broker_configs: Mapping[BrokerId, Overrides] = {}
     default_broker_config: Overrides = {}
     client_metrics: Mapping[str, Overrides] = {}

@@ -1,6 +1,6 @@
-"""The journal: the file that makes changes of the metadata durable.
+"""Metadata journal: the file that makes changes of the metadata durable.
 
-    "anabranch metadata 1\n"                                the first line
+    "anabranch metadata 2\n"                                the first line
     marker  length  crc  payload                            a frame: what one sync made durable
        4       4     4      -                               (big-endian; the CRC-32C is of length and payload)
 
@@ -29,7 +29,8 @@ from anabranch.base.disk import Disk, File
 from anabranch.base.errors import DiskFull, Unavailable
 from anabranch.meta.tree import Change
 
-FIRST_LINE = b"anabranch metadata 1\n"
+FORMAT = 2
+FIRST_LINE = b"anabranch metadata %d\n" % FORMAT
 MARKER = b"\xffJ\xfe\n"
 FRAME = struct.Struct(">4sII")  # marker, length of the payload, CRC
 LENGTH = struct.Struct(">I")

@@ -1,13 +1,15 @@
-"""Where the cluster's documents live in the metadata store.
+"""Metadata paths: where the cluster's documents live in the metadata store.
 
     /cluster                              ClusterDocument
     /controller                           ControllerDocument, ephemeral: whoever makes it first
+    /controller-epoch                     the same, of who was the last; its version is the controller's epoch
     /brokers/<id>                         BrokerDocument, ephemeral
     /tenants/<tenant>                     TenantDocument
     /namespaces/<tenant>/<namespace>      NamespacePolicies
     /topics/<tenant>/<namespace>/<local>  TopicDocument
     /non-persistent/<the same>            NonPersistentDocument, ephemeral if it is not partitioned
-    /partitions/<topic id>/<index>        PartitionDocument, if it is not what a new partition has
+    /partitions/<topic id>                PartitionStatesDocument, if any is not as it was made
+    /partitions/<topic id>-<page>         the same, from the page's first partition on
     /config/brokers/<id>                  ConfigDocument; `default` for those of every broker
     /config/client-metrics/<name>         ConfigDocument; the name percent-encoded
     /config/groups/<id>                   ConfigDocument; the id percent-encoded
@@ -18,10 +20,12 @@ Names are percent-encoded where they are not of Kafka's letters (`base/path_part
 
 The state of partitions stands apart from the topics because it changes with every election and
 in-sync set, and under the topic's id because a topic that is deleted and made again must not find
-the state of its predecessor.
+the state of its predecessor.  It is in one document for all partitions of a topic, or several where one
+would become too large for a node.
 """
 
 from urllib.parse import quote, unquote
+from uuid import UUID
 
 from anabranch.base.errors import Invalid
 from anabranch.base.ids import BrokerId, Namespace, TopicId, TopicName
@@ -30,6 +34,7 @@ from anabranch.base.path_parts import path_part
 ROOT = "/"
 CLUSTER = "/cluster"
 CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller-epoch"
 BROKERS = "/brokers"
 TENANTS = "/tenants"
 NAMESPACES = "/namespaces"
@@ -46,6 +51,10 @@ SCHEMA_IDS = "/schemas/ids"
 SCHEMA_GUIDS = "/schemas/guids"
 SCHEMA_DEFINITIONS = "/schemas/definitions"
 SCHEMA_SETTINGS = "/schemas/settings"
+
+_ID_LENGTH = len(str(UUID(int=0)))
+# About 100 bytes each, 200 with many replicas; a node holds 1,000,000.
+_STATES_PER_PAGE = 4096
 
 
 def broker(id: BrokerId) -> str:
@@ -65,13 +74,24 @@ def topic(name: TopicName) -> str:
     return f"{TOPICS if name.is_persistent else NON_PERSISTENT}/{parts}"
 
 
-def partitions(id: TopicId) -> str:
-    """Above the state of all partitions of a topic."""
-    return f"{PARTITIONS}/{id}"
+def partition_states(id: TopicId, page: int) -> str:
+    return f"{PARTITIONS}/{id}-{page}" if page else f"{PARTITIONS}/{id}"
 
 
-def partition(id: TopicId, index: int) -> str:
-    return f"{PARTITIONS}/{id}/{index}"
+def partition_states_page(last: str) -> tuple[TopicId, int]:
+    """The topic and page behind the last part of a path that `partition_states` made."""
+    id, page = last[:_ID_LENGTH], last[_ID_LENGTH:]
+    return TopicId(UUID(id)), int(page.removeprefix("-") or 0)
+
+
+def page_of(index: int) -> int:
+    """The page that has the state of a partition."""
+    return index // _STATES_PER_PAGE
+
+
+def pages_of(partitions: int) -> range:
+    """The pages that have the state of so many partitions."""
+    return range(-(-partitions // _STATES_PER_PAGE))
 
 
 def broker_config(id: BrokerId | None) -> str:

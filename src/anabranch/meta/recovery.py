@@ -8,6 +8,7 @@ The file is small (`meta/journal.py` rewrites it), so it is read whole.
 """
 
 import logging
+import re
 from pathlib import Path
 
 import msgspec
@@ -15,10 +16,13 @@ from crc32c import crc32c
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Corrupt
-from anabranch.meta.journal import FIRST_LINE, FRAME, LENGTH, MARKER, Journal, beside, whole_journal
+from anabranch.meta.journal import FIRST_LINE, FORMAT, FRAME, LENGTH, MARKER, Journal, beside, whole_journal
 from anabranch.meta.tree import Change, Tree
 
 log = logging.getLogger(__name__)
+
+_ANY_FIRST_LINE = re.compile(rb"anabranch metadata (\d{1,9})\n")
+_FIRST_LINE_BYTES = 32
 
 _decoder = msgspec.msgpack.Decoder(list[Change])
 
@@ -40,16 +44,14 @@ def recover(path: Path, disk: Disk) -> tuple[Journal, Tree]:
         file.truncate(end)
         file.sync()
         file.close()
+    tree.zxid = max(tree.zxid, tree.reserved)
     return Journal(path, disk), tree
 
 
 def _replay(path: Path, content: memoryview) -> tuple[Tree, int]:
     """The tree, and where the intact frames end."""
     if content[: len(FIRST_LINE)] != FIRST_LINE:
-        raise Corrupt(
-            f"{path} does not start as a metadata journal of this version does: it was damaged, or "
-            "written by something else. Restore it from a backup, or move it away to start empty."
-        )
+        raise Corrupt(_why_not_ours(path, bytes(content[:_FIRST_LINE_BYTES])))
     tree = Tree()
     at = len(FIRST_LINE)
     while at < len(content):
@@ -60,6 +62,19 @@ def _replay(path: Path, content: memoryview) -> tuple[Tree, int]:
         _replay_frame(path, at, payload, tree)
         at += FRAME.size + len(payload)
     return tree, at
+
+
+def _why_not_ours(path: Path, start: bytes) -> str:
+    other = _ANY_FIRST_LINE.match(start)
+    if other is None:
+        return (
+            f"{path} does not start as a metadata journal does: it was damaged, or written by something "
+            "else. Restore it from a backup, or move it away to start empty."
+        )
+    return (
+        f"{path} is a metadata journal of format {int(other[1])}, this version of Anabranch reads "
+        f"format {FORMAT} only. Start the version that wrote it, or move the data folder away to start empty."
+    )
 
 
 def _replay_frame(path: Path, at: int, payload: memoryview, tree: Tree) -> None:

@@ -2,6 +2,8 @@
 
     DATA/topics/TENANT/NAMESPACE/TOPIC-N/     a partition (see log/paths.py)
     DATA/deleted/UUID/                        a partition of a deleted topic, until it is removed
+    DATA/strays/                              partitions that no topic has (see strays.py)
+    DATA/meta.properties                      its cluster and broker (see meta_properties.py)
     DATA/.kafka_cleanshutdown                 left by a clean stop, taken away by the next start
     DATA/.lock                                held by the running process
 

@@ -46,7 +46,7 @@ from anabranch.partition.folders import (
 )
 from anabranch.partition.partition import Partition, Surroundings
 from anabranch.partition.replica import Replica
-from anabranch.partition.strays import Stored
+from anabranch.partition.strays import KEPT_DAYS, Stored, move_aside
 from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
@@ -200,14 +200,23 @@ class PartitionHost:
             log.warning("the folder %s of a deleted topic stays: %s", folder, error)
 
     def move_stray(self, stored: Stored) -> None:
-        """Move a folder away if it is of no partition that is served."""
+        """Move a folder aside if it is of no partition that is served."""
         topic = self._by_folder(stored)
         if topic is not None and stored.partition < len(topic.partitions):
             is_open = topic.replicas[stored.partition] is not None
             if is_open or stored.owner in (None, id_text(topic.topic_id)):
                 return
-        log.warning("%s belongs to no topic and is removed", stored.folder)
-        self._move_away(stored.folder)
+        try:
+            aside = move_aside(self._disk, self.data, stored.folder, self._clock.now_ms())
+        except OSError as error:
+            log.warning("%s belongs to no topic and cannot be moved aside: %s", stored.folder, error)
+        else:
+            log.warning(
+                "%s belongs to no topic: it is now %s, and removed in %d days",
+                stored.folder,
+                aside,
+                KEPT_DAYS,
+            )
 
     def _by_folder(self, stored: Stored) -> ServedTopic | None:
         if stored.topic is not None:

@@ -1,9 +1,11 @@
-"""Folders of partitions that no topic has any more.
+"""Strays: folders of partitions that no topic has, moved aside and kept for some days.
+
+    DATA/strays/MOVED-MS/TENANT/NAMESPACE/TOPIC-N     as it lay below DATA/topics
 
 A process that is killed between the deletion of a topic and the move of its folders leaves them behind,
-and so does a disk that refuses the move.  The topic is gone from the metadata, so nobody would ever come
-back to them.  After a start, and once a day, the folders are gone through, in a thread, and what is not
-served is moved away like that of a topic which is deleted now.
+and so does a disk that refuses the move.  Or the metadata is not what it should be, and they are all that
+is left of their topics: so they are not deleted at once as those of a deleted topic are, and an operator
+can move them back.  After a start, and once a day, the folders are gone through, in a thread.
 
 What lies there is read in the thread, whether it is served is asked in the loop afterwards: a topic may
 have been created meanwhile.  Names that are no partition's are left alone.
@@ -20,6 +22,9 @@ from anabranch.base.ids import TopicName
 from anabranch.base.path_parts import is_cut, text_of
 from anabranch.partition.folders import TOPICS, owner_of
 
+STRAYS = "strays"
+KEPT_DAYS = 7
+_KEPT_MS = KEPT_DAYS * 24 * 3_600_000
 _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
 
 
@@ -59,3 +64,20 @@ def _folders(disk: Disk, parent: Path) -> Iterator[Path]:
         return
     for name in names:
         yield parent / name
+
+
+def move_aside(disk: Disk, data: Path, folder: Path, now_ms: int) -> Path:
+    """Where to a partition's folder was moved.  OSError if the disk refuses, and it stays."""
+    aside = data / STRAYS / str(now_ms) / folder.relative_to(data / TOPICS)
+    disk.make_dirs(aside.parent)
+    disk.rename(folder, aside)
+    return aside
+
+
+def outdated(disk: Disk, data: Path, now_ms: int) -> list[Path]:
+    """What was moved aside so long ago that it may go."""
+    return [
+        moved
+        for moved in _folders(disk, data / STRAYS)
+        if moved.name.isdecimal() and int(moved.name) + _KEPT_MS <= now_ms
+    ]

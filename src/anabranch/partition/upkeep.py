@@ -42,7 +42,7 @@ from anabranch.partition.folders import DELETED_FOLDERS
 from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.removal import Removal
 from anabranch.partition.replica import Replica
-from anabranch.partition.strays import stored_partitions
+from anabranch.partition.strays import outdated, stored_partitions
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class Upkeep:
                 ("writing down recovery points", save(RECOVERY_POINTS), self._points_ms, first_ms),
                 ("writing down log starts", save(LOG_STARTS), self._starts_ms, first_ms),
                 ("writing down high watermarks", save(HIGH_WATERMARKS), self._watermarks_ms, first_ms),
-                ("removing what no topic has", self._move_strays, lambda: _STRAYS_MS, 0),
+                ("moving aside what no topic has", self._move_strays, lambda: _STRAYS_MS, 0),
                 ("removing deleted topics", self._remove_deleted_folders, lambda: _STRAYS_MS, 0),
                 ("expiring producers", self._expire_producers, self._producers_ms, first_ms),
             )
@@ -240,6 +240,8 @@ class Upkeep:
             self._host.move_stray(stored)
             if i % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
+        for folder in outdated(self._disk, data, self._clock.now_ms()):
+            self._removal.folder(folder, 0)
 
     # --- logs that were touched
 

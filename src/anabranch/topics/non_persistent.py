@@ -11,6 +11,7 @@ from anabranch.base.errors import AnabranchError, TooLarge
 from anabranch.base.ids import TopicName
 from anabranch.base.rate_limit import RateLimit
 from anabranch.base.rates import Meter
+from anabranch.meta.image import AnyTopic
 from anabranch.meta.rules import Rules
 from anabranch.records.entries import Entry
 from anabranch.subscriptions.consumer import Consumer
@@ -33,13 +34,13 @@ from anabranch.topics.publish import METADATA_BYTES, Published, Send
 from anabranch.topics.settings import settings_of
 from anabranch.topics.subscribe_rate import SubscribeRates
 from anabranch.topics.subscribing import KIND_NAMES, Wanted
-from anabranch.topics.surroundings import Facts, Surroundings
+from anabranch.topics.surroundings import Surroundings
 
 _NOWHERE = 0  # the entry id and the ledger of every message
 
 
 class NonPersistentTopic:
-    def __init__(self, name: TopicName, index: int, facts: Facts, around: Surroundings) -> None:
+    def __init__(self, name: TopicName, index: int, facts: AnyTopic, around: Surroundings) -> None:
         self.name = name
         self.index = index
         self.partition_index = index if facts.is_partitioned else -1

@@ -1,18 +1,19 @@
-"""The topics that somebody is using: opened when first asked for, closed when told to.
+"""Open topics: those that somebody is using, opened when first asked for, closed when told to.
 
     topic = await topics.open(TopicName.from_pulsar("orders-partition-3"))
 
-A topic is opened once, however many ask at the same time.  One that the cluster deletes is closed, one whose
-rules change is told so; whoever follows the cluster's image says which (`cluster/open_topics.py`).
+A topic is opened once, however many ask at the same time.  They subscribe to the cluster's image: one that is
+deleted is closed, one whose rules change is told so.
 """
 
 import asyncio
 import logging
-from collections.abc import Container, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 
 from anabranch.base.errors import AnabranchError, UnknownTopic
-from anabranch.base.ids import Namespace, TopicName
+from anabranch.base.ids import TopicName
+from anabranch.meta.image import ImageChange
 from anabranch.topics.errors import TopicClosed
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.surroundings import Surroundings
@@ -184,6 +185,27 @@ class Topics:
 
     # --- what the cluster tells
 
+    def image_changed(self, change: ImageChange) -> None:
+        old, new, changes = change
+        for before, after in changes:
+            if after is None and before is not None:
+                self.deleted(before.name)
+            elif after is not None and before is not None:
+                self.topic_changed(after.name)
+        if old.non_persistent is not new.non_persistent:
+            for name, topic in old.non_persistent.items():
+                now = new.non_persistent.get(name)
+                if now is None:
+                    self.deleted(name)
+                elif now is not topic:
+                    self.topic_changed(name)
+        if old.namespaces is not new.namespaces:
+            namespaces = new.namespaces.items()
+            changed = {space for space, policies in namespaces if old.namespaces.get(space) is not policies}
+            for open_topic in self:
+                if open_topic.name.in_namespace in changed:
+                    open_topic.rules_changed()
+
     def deleted(self, name: TopicName) -> None:
         """A topic is no more, by its whole name."""
         for topic in self.parts(name):
@@ -194,11 +216,6 @@ class Topics:
     def topic_changed(self, name: TopicName) -> None:
         for topic in self.parts(name):
             topic.rules_changed()
-
-    def namespaces_changed(self, namespaces: Container[Namespace]) -> None:
-        for topic in self:
-            if topic.name.in_namespace in namespaces:
-                topic.rules_changed()
 
     def rules_changed(self) -> None:
         """The broker's own configuration changed: every topic may have other rules."""

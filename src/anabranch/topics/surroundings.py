@@ -1,9 +1,9 @@
-"""What topics see of the rest of the broker: narrow views, given by whoever puts them together.
+"""Surroundings of topics: what they see of the rest of the broker, given by whoever puts it together.
 
-The cluster stands above, so what it knows about a topic and keeps for it comes through a `Catalog`.
+The cluster stands above: what it finds and keeps for a topic comes through a `Catalog`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +11,7 @@ from typing import Protocol
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.ids import TopicName
+from anabranch.meta.image import Located
 from anabranch.meta.policy_upkeep import PolicyUpkeep
 from anabranch.meta.rules import Rules
 from anabranch.partition.partition import Partition
@@ -20,35 +21,8 @@ from anabranch.subscriptions.positions import Positions
 from anabranch.topics.compacting import Compactor
 
 
-class Facts(Protocol):
-    """What the cluster has written down about a topic."""
-
-    @property
-    def name(self) -> TopicName: ...
-
-    @property
-    def partition_count(self) -> int: ...
-
-    @property
-    def is_partitioned(self) -> bool: ...
-
-    @property
-    def created_ms(self) -> int: ...
-
-    @property
-    def epochs(self) -> Mapping[int, int]:
-        """By partition: how often a producer had it alone."""
-
-    @property
-    def terminated(self) -> Mapping[int, int]:
-        """By partition: the offset at which it ended, for good."""
-
-    @property
-    def properties(self) -> Mapping[str, str]: ...
-
-
 class Catalog(Protocol):
-    def locate(self, name: TopicName) -> tuple[Facts, int] | None:
+    def locate(self, name: TopicName) -> Located | None:
         """The topic and partition that Pulsar clients mean by `name`; None if there is none."""
 
     def rules(self, name: TopicName) -> Rules: ...

@@ -23,6 +23,7 @@ from anabranch.base.rate_limit import RateLimit
 from anabranch.base.rates import Meter
 from anabranch.groups.effects import Producer as TxnProducer
 from anabranch.groups.transaction_ids import TxnId
+from anabranch.meta.image import AnyTopic
 from anabranch.meta.rules import Rules
 from anabranch.partition.partition import Partition
 from anabranch.subscriptions.acking import Ack
@@ -48,14 +49,14 @@ from anabranch.topics.publish import METADATA_BYTES, Published, Send
 from anabranch.topics.publishing import Publishing
 from anabranch.topics.subscribing import Subscriptions
 from anabranch.topics.subscribing import Wanted as Wanted
-from anabranch.topics.surroundings import Facts, Surroundings
+from anabranch.topics.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
 
 class Topic:
     def __init__(
-        self, name: TopicName, index: int, facts: Facts, partition: Partition, around: Surroundings
+        self, name: TopicName, index: int, facts: AnyTopic, partition: Partition, around: Surroundings
     ) -> None:
         self.name = name
         self.index = index

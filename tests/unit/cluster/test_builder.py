@@ -3,6 +3,9 @@
 import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from anabranch.base.errors import Corrupt
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
@@ -12,7 +15,8 @@ from anabranch.meta.documents import (
     BrokerDocument,
     ConfigDocument,
     ControllerDocument,
-    PartitionDocument,
+    PartitionState,
+    PartitionStatesDocument,
     TopicDocument,
     encode,
 )
@@ -27,7 +31,10 @@ from anabranch.meta.image import (
 
 EMPTY = ClusterImage(cluster_id="c")
 ORDERS = TopicName.from_kafka("orders")
-B1, B2 = BrokerId(1), BrokerId(2)
+B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
+ID = TopicId(uuid.UUID(int=1))
+OLD = PartitionState(B1, LeaderEpoch(1), 2, (B1, B2), (B1, B2))
+MOVED = PartitionState(B2, LeaderEpoch(4), 9, (B2,), (B1, B2))
 
 
 def builder_of(image: ClusterImage, *documents: tuple[str, object]) -> ImageBuilder:
@@ -44,6 +51,11 @@ def applied(image: ClusterImage, *documents: tuple[str, object]) -> ClusterImage
 def topic(name: str, id: int, partitions: int = 2, **config: str) -> tuple[str, TopicDocument]:
     document = TopicDocument(TopicId(uuid.UUID(int=id)), [(B1, B2)] * partitions, config, 0)
     return paths.topic(TopicName.from_kafka(name)), document
+
+
+def states(topic: int, found: dict[int, PartitionState] | None, page: int = 0) -> tuple[str, object]:
+    path = paths.partition_states(TopicId(uuid.UUID(int=topic)), page)
+    return path, None if found is None else PartitionStatesDocument(found)
 
 
 def test_a_topic_is_found_by_name_by_kafka_name_and_by_id() -> None:
@@ -79,26 +91,82 @@ def test_a_deleted_topic_is_nowhere() -> None:
 
 
 def test_partition_state_replaces_the_default_and_survives_changes_of_the_topic() -> None:
-    state = PartitionDocument(B2, LeaderEpoch(4), 9, (B2,))
-    id = TopicId(uuid.UUID(int=1))
-    image = applied(EMPTY, topic("orders", 1), (paths.partition(id, 1), state))
+    image = applied(EMPTY, topic("orders", 1), states(1, {1: MOVED}))
     expected = PartitionImage(1, B2, LeaderEpoch(4), 9, (B1, B2), (B2,))
     assert image.topics[ORDERS].partitions[1] == expected
-    assert image.topics_by_id[id] is image.topics_by_kafka_name["orders"] is image.topics[ORDERS]
+    assert image.topics[ORDERS].partitions[0].leader_epoch == 0
+    assert image.topics_by_id[ID] is image.topics_by_kafka_name["orders"] is image.topics[ORDERS]
     grown = applied(image, topic("orders", 1, partitions=3, a="b"))
     assert grown.topics[ORDERS].partitions[1] is image.topics[ORDERS].partitions[1]
     assert grown.topics[ORDERS].partitions[2].leader == B1
-    gone = applied(grown, (paths.partition(id, 1), None))
-    assert gone.topics[ORDERS].partitions[1].leader_epoch == 0
+    again = applied(grown, states(1, {0: MOVED, 1: MOVED}))
+    assert again.topics[ORDERS].partitions[1] is image.topics[ORDERS].partitions[1]
+    assert again.topics[ORDERS].partitions[0].leader_epoch == 4
+    assert again.topics[ORDERS].partitions[2] is grown.topics[ORDERS].partitions[2]
+
+
+def test_replicas_are_those_of_the_state_whatever_the_topic_says() -> None:
+    """Or a changed list would make the partition anew: epoch 0, and everybody in sync."""
+    moved = PartitionState(B3, LeaderEpoch(4), 9, (B3,), (B3, B1))
+    image = applied(EMPTY, topic("orders", 1), states(1, {0: moved}))
+    expected = PartitionImage(0, B3, LeaderEpoch(4), 9, (B3, B1), (B3,))
+    assert image.topics[ORDERS].partitions[0] == expected
+    path, document = topic("orders", 1)
+    document = replace(document, replicas=[(B3, B1), (B1, B2)])
+    assert applied(image, (path, document)).topics[ORDERS].partitions[0] == expected
 
 
 def test_a_topic_made_again_does_not_find_its_predecessors_state() -> None:
-    id = TopicId(uuid.UUID(int=1))
-    state = PartitionDocument(B2, LeaderEpoch(4), 9, (B2,))
-    image = applied(EMPTY, topic("orders", 1), (paths.partition(id, 0), state), topic("orders", 2))
+    image = applied(EMPTY, topic("orders", 1), states(1, {0: MOVED}), topic("orders", 2))
     assert image.topics[ORDERS].partitions[0].leader_epoch == 0
     assert list(image.topics_by_id) == [uuid.UUID(int=2)]
-    assert applied(image, (paths.partition(id, 0), state)) == image
+    assert applied(image, states(1, {0: MOVED})) == image
+    assert applied(image, states(1, None)).partition_states == {}
+
+
+def test_the_state_of_a_topic_on_several_pages() -> None:
+    last = 2 * 4096 + 1
+    image = applied(
+        EMPTY,
+        states(1, {last: MOVED}, page=2),
+        topic("orders", 1, partitions=last + 1),
+        states(1, {5: MOVED}),
+    )
+    epochs = [partition.leader_epoch for partition in image.topics[ORDERS].partitions]
+    assert [index for index, epoch in enumerate(epochs) if epoch] == [5, last]
+
+
+@given(st.data())
+def test_the_image_does_not_depend_on_the_order_of_documents(data: st.DataObject) -> None:
+    """Each document as it is in the end, in any order; before that as it was, or not there."""
+    final = [
+        topic("orders", 1, partitions=3),
+        topic("bills", 2),
+        topic("a.b", 4, x="y"),
+        states(1, {0: MOVED, 2: MOVED}),
+        states(2, {1: MOVED}),
+        states(3, {0: MOVED}),
+        ("/brokers/1", BrokerDocument("h", 9)),
+        ("/controller", ControllerDocument(B1)),
+        ("/topics/public/default/gone", None),
+        states(5, None),
+    ]
+    earlier = [
+        topic("orders", 9, partitions=1),
+        topic("orders", 1, partitions=2),
+        topic("gone", 5),
+        (topic("bills", 2)[0], None),
+        states(1, {0: OLD, 1: OLD}),
+        states(2, None),
+        states(5, {0: MOVED}),
+    ]
+    before = applied(EMPTY, *data.draw(st.lists(st.sampled_from(earlier), max_size=8)))
+    order = data.draw(st.permutations(final))
+    cut = data.draw(st.integers(0, len(order)))
+    # A document that is replaced later may come between, and so may another build.
+    image = applied(applied(before, *order[:cut]), *order[cut:])
+    assert image == applied(EMPTY, *final)
+    assert not builder_of(image, *data.draw(st.permutations(final))).changed
 
 
 def test_brokers_and_the_controller_come_and_go() -> None:
@@ -140,7 +208,14 @@ def test_other_paths_mean_nothing(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/brokers/x", "/partitions/x/0", "/config/brokers/x", "/topics/public/default/a"]
+    "path",
+    [
+        "/brokers/x",
+        "/partitions/x",
+        "/partitions/00000000-0000-0000-0000-000000000007-y",
+        "/config/brokers/x",
+        "/topics/public/default/a",
+    ],
 )
 def test_damaged_documents_are_named(path: str) -> None:
     with pytest.raises(Corrupt, match=path):

@@ -24,12 +24,12 @@ from anabranch.base.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName, id_text
+from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta import paths
-from anabranch.meta.documents import PartitionDocument, ProducerIdsDocument, encode
+from anabranch.meta.documents import ProducerIdsDocument, encode
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import BrokerImage, ImageChange
 from tests.support.tenancy import make_namespace
@@ -268,10 +268,12 @@ async def test_internal_topics_can_be_deleted_and_grown(cluster: Cluster) -> Non
 
 async def test_deletion_takes_the_state_of_partitions_along(cluster: Cluster, store: EmbeddedStore) -> None:
     made = await cluster.create_topic(new("orders", 2))
-    state = PartitionDocument(BrokerId(1), LeaderEpoch(3), 1, (BrokerId(1),))
-    await store.put(paths.partition(made.id, 1), encode(state))
+    assert await store.children(paths.PARTITIONS) == [], "a topic is made without"
+    await cluster.controller.elect_leader(made.name, 1, BrokerId(1), "a test")
+    assert len(await store.children(paths.PARTITIONS)) == 1
     await cluster.delete_topic(made.name)
-    assert await store.scan(paths.partitions(made.id)) == []
+    assert await store.children(paths.PARTITIONS) == []
+    assert cluster.image.partition_states == {}
 
 
 @pytest.mark.parametrize(
@@ -406,10 +408,9 @@ async def test_what_another_node_changes_arrives_by_itself(store: EmbeddedStore)
     assert other.image.topics_by_id[made.id].name == made.name
     assert other.image.cluster_id == one.image.cluster_id
     arrived.clear()
-    state = PartitionDocument(BrokerId(1), LeaderEpoch(8), 2, (BrokerId(1),))
-    await store.put(paths.partition(made.id, 0), encode(state))
+    await one.controller.elect_leader(made.name, 0, BrokerId(1), "a test")
     await asyncio.wait_for(arrived.wait(), 60)
-    assert other.image.topics_by_id[made.id].partitions[0].leader_epoch == 8
+    assert other.image.topics_by_id[made.id].partitions[0].leader_epoch == 1
     following.cancel()
     await asyncio.wait([following])
 

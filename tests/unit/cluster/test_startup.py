@@ -23,11 +23,13 @@ LIMIT_S = 0.1
 
 def write_topics(path: Path) -> None:
     chance = random.Random(1)
-    changes: list[Change] = [Set(p, b"", 0) for p in ("/topics", "/topics/public", "/topics/public/default")]
+    changes: list[Change] = [
+        Set(p, b"", 0, 1) for p in ("/topics", "/topics/public", "/topics/public/default")
+    ]
     for number in range(TOPICS):
         id = TopicId(random_id(chance))
         document = TopicDocument(id, [(BrokerId(1),)] * PARTITIONS, {"retention.ms": "1000"}, 0)
-        changes.append(Set(paths.topic(TopicName.from_kafka(f"topic.{number}")), encode(document), 0))
+        changes.append(Set(paths.topic(TopicName.from_kafka(f"topic.{number}")), encode(document), 0, 1))
     path.write_bytes(whole_journal(changes))
 
 

@@ -5,10 +5,18 @@ import uuid
 import pytest
 
 from anabranch.base.errors import Corrupt, Invalid
-from anabranch.base.ids import BrokerId, TopicId, TopicName
+from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
 from anabranch.meta import paths
-from anabranch.meta.documents import BrokerDocument, ClusterDocument, TopicDocument, decode, encode
-from anabranch.meta.store import check_path
+from anabranch.meta.documents import (
+    BrokerDocument,
+    ClusterDocument,
+    PartitionState,
+    PartitionStatesDocument,
+    TopicDocument,
+    decode,
+    encode,
+)
+from anabranch.meta.store import check_data, check_path
 
 
 def test_topics_live_by_tenant_and_namespace() -> None:
@@ -20,8 +28,23 @@ def test_topics_live_by_tenant_and_namespace() -> None:
 
 def test_partition_state_lives_by_topic_id() -> None:
     id = TopicId(uuid.UUID(int=7))
-    assert paths.partition(id, 3) == paths.partitions(id) + "/3"
-    assert paths.partitions(id) == "/partitions/00000000-0000-0000-0000-000000000007"
+    path = paths.partition_states(id, 0)
+    assert path == "/partitions/00000000-0000-0000-0000-000000000007"
+    for page in (0, 1, 12):
+        last = paths.partition_states(id, page).rsplit("/", 1)[1]
+        assert paths.partition_states_page(last) == (id, page)
+
+
+def test_the_state_of_all_partitions_fits_on_their_pages() -> None:
+    brokers = tuple(BrokerId(id) for id in range(1000, 1010))
+    state = PartitionState(brokers[0], LeaderEpoch(10_000), 100_000, brokers, brokers)
+    for count in (1, 3, 10_000, 50_000):
+        pages: dict[int, dict[int, PartitionState]] = {}
+        for index in range(count):
+            pages.setdefault(paths.page_of(index), {})[index] = state
+        assert list(pages) == list(paths.pages_of(count))
+        for states in pages.values():
+            check_data("/", encode(PartitionStatesDocument(states)))
 
 
 def test_broker_configs() -> None:

@@ -9,14 +9,14 @@ from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Corrupt
 from anabranch.meta.journal import FIRST_LINE, FRAME, frame_of, whole_journal
 from anabranch.meta.recovery import recover
-from anabranch.meta.store import Versioned
-from anabranch.meta.tree import Change, Count, Remove, Set, Tree
+from anabranch.meta.tree import Change, Count, Remove, Reserve, Set, Tree
+from tests.support.metadata import content
 
 STEPS: list[list[Change]] = [
-    [Set("/a", b"", 0), Set("/a/b", b"one", 0)],
-    [Set("/a/b", b"two", 1), Set("/c", b"x" * 100, 0)],
-    [Remove("/a/b"), Count("/a", 7)],
-    [Set("/d", bytes(range(256)), 0)],
+    [Set("/a", b"", 0, 1), Set("/a/b", b"one", 0, 1)],
+    [Set("/a/b", b"two", 1, 1), Set("/c", b"x" * 100, 0, 1)],
+    [Remove("/a/b"), Count("/a", 7), Reserve(50)],
+    [Set("/d", bytes(range(256)), 0, 1)],
 ]
 
 
@@ -64,8 +64,9 @@ def test_all_steps_come_back(tmp_path: Path) -> None:
     written(path)
     tree = load(path)
     assert same(tree, trees()[-1])
-    assert tree.get("/d") == Versioned(bytes(range(256)), 0)
+    assert content(tree.get("/d")) == (bytes(range(256)), 0)
     assert tree.next_number("/a") == 7
+    assert tree.next_zxid == 51
 
 
 def test_a_file_cut_anywhere_gives_a_prefix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,7 +117,7 @@ def test_the_advice_helps(tmp_path: Path) -> None:
     assert same(load(path), trees()[1])
 
 
-@pytest.mark.parametrize("content", [b"", FIRST_LINE[:5], b"anabranch metadata 2\n", b"\0" * 100])
+@pytest.mark.parametrize("content", [b"", FIRST_LINE[:5], b"anabranch metadata x\n", b"\0" * 100])
 def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "journal"
     path.write_bytes(content)
@@ -125,12 +126,22 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("format", [1, 3])
+def test_a_journal_of_another_format_is_refused_by_its_number(tmp_path: Path, format: int) -> None:
+    path = tmp_path / "journal"
+    content = b"anabranch metadata %d\nanything" % format
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match=f"{path} is a metadata journal of format {format}, .* format 2 only"):
+        load(path)
+    assert path.read_bytes() == content
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         [Remove("/not/there")],
-        [Set("/a/b", b"", 0)],
-        [Set("/a", b"", 0), Set("/a/b", b"", 0), Remove("/a")],
+        [Set("/a/b", b"", 0, 1)],
+        [Set("/a", b"", 0, 1), Set("/a/b", b"", 0, 1), Remove("/a")],
     ],
 )
 def test_changes_that_do_not_fit_are_refused(tmp_path: Path, changes: list[Change]) -> None:
@@ -166,10 +177,10 @@ def test_a_rewrite_that_a_crash_stopped_leaves_nothing(tmp_path: Path) -> None:
 def test_a_whole_journal_is_its_tree(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     tree = Tree()
-    tree.apply(Set("/n", b"", 0))
+    tree.apply(Set("/n", b"", 0, 1))
     for i in range(2000):
-        tree.apply(Set(f"/n/{i}", b"%d" % i, i))
-    tree.apply(Set("/n/here", b"ephemeral", 0, True))
+        tree.apply(Set(f"/n/{i}", b"%d" % i, i, 1 + i))
+    tree.apply(Set("/n/here", b"ephemeral", 0, 3000, owner=7))
     tree.apply(Count("/n", 3))
     path.write_bytes(whole_journal(tree.changes()))
     loaded = load(path)

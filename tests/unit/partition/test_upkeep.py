@@ -500,7 +500,7 @@ async def test_files_that_a_log_left_behind_go_though_nobody_opens_it(hosted: Ho
     assert list(hosted.host.open_replicas()) == []
 
 
-async def test_folders_that_no_topic_has_are_removed_after_a_start(
+async def test_folders_that_no_topic_has_are_moved_aside_and_kept_for_days(
     hosted: Hosted, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("kept", "lost", "renewed", "persistent://a/b/lost"):
@@ -521,9 +521,21 @@ async def test_folders_that_no_topic_has_are_removed_after_a_start(
     assert left == {"kept-0", "kept-1", "renewed-0", "created-0", "notes.txt", "no partition"}
     assert contents(hosted.partition("kept").log) == [(0, b"a")]
     assert contents(hosted.partition("renewed").log) == [(0, b"new")]
-    hosted.clock.advance(60_001)
-    await hosted.upkeep._removal.round()
-    assert list((hosted.data / "deleted").iterdir()) == []
+    aside = sorted(str(path.relative_to(hosted.data)) for path in hosted.data.glob("strays/*/*/*/*"))
+    moved_ms = int(aside[0].split("/")[1])
+    assert aside == [
+        f"strays/{moved_ms}/a/b/lost-0",
+        f"strays/{moved_ms}/a/b/lost-1",
+        f"strays/{moved_ms}/public/default/lost-0",
+        f"strays/{moved_ms}/public/default/lost-1",
+        f"strays/{moved_ms}/public/default/renewed-1",
+    ]
+    week_ms = 7 * 24 * 3_600_000
+    for elapsed_ms, is_there in ((60_001, True), (week_ms - 60_002, True), (1, False)):
+        hosted.clock.advance(elapsed_ms)
+        await hosted.upkeep._move_strays()
+        await hosted.upkeep._removal.round()
+        assert bool(list(hosted.data.glob("strays/*"))) == is_there
     assert "lost-0" in caplog.text
 
 

@@ -44,6 +44,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     # Somebody else's turn.
     errors.NotOwner: ErrorCode.not_leader_or_follower,
     errors.NotCoordinator: ErrorCode.not_coordinator,
+    errors.NotController: ErrorCode.not_controller,
     errors.Fenced: ErrorCode.producer_fenced,
     errors.InvalidProducerEpoch: ErrorCode.invalid_producer_epoch,
     errors.TransactionCoordinatorFenced: ErrorCode.transaction_coordinator_fenced,
@@ -53,6 +54,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     # It would work later.  Of Kafka's codes this is the one that every client retries.
     errors.Conflict: ErrorCode.request_timed_out,
     errors.Unavailable: ErrorCode.request_timed_out,
+    errors.EligibleLeadersNotAvailable: ErrorCode.eligible_leaders_not_available,
     errors.TimedOut: ErrorCode.request_timed_out,
     errors.Throttled: ErrorCode.throttling_quota_exceeded,
     errors.ShareSessionLimitReached: ErrorCode.share_session_limit_reached,

@@ -69,6 +69,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     topics.TransactionCoordinatorNotFound: ServerError.TransactionCoordinatorNotFound,
     # Somebody else's turn.
     errors.NotOwner: ServerError.ServiceNotReady,
+    errors.NotController: ServerError.ServiceNotReady,
     errors.Fenced: ServerError.ProducerFenced,
     topics.ProducerBusy: ServerError.ProducerBusy,
     topics.ProducerFenced: ServerError.ProducerFenced,

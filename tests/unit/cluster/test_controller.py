@@ -1,0 +1,184 @@
+"""Controllers: elected once at a time, replaced when they go, and refused when they were deposed."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import (
+    Conflict,
+    EligibleLeadersNotAvailable,
+    FencedLeaderEpoch,
+    NotController,
+    UnknownTopic,
+)
+from anabranch.base.ids import BrokerId, LeaderEpoch, TopicName
+from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.topics import NewTopic, TopicDefaults
+from anabranch.meta import paths
+from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import NO_BROKER, BrokerImage, PartitionImage, TopicImage
+from tests.support.waiting import until
+from tests.unit.cluster.test_cluster import FixedClock, no_bad_config
+
+B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
+ORDERS = TopicName.from_kafka("orders")
+
+
+class Brokers:
+    """Some brokers on one store, each with a session of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._first = EmbeddedStore.open(path, DirectDisk(4))
+        self._running: list[asyncio.Task[None]] = []
+
+    async def join(self, id: int) -> tuple[EmbeddedStore, Cluster]:
+        store = self._first.new_session()
+        cluster = await Cluster.open(
+            store, BrokerId(id), FixedClock(), random.Random(id), TopicDefaults(1, 1), no_bad_config
+        )
+        await cluster.register_broker(BrokerImage(BrokerId(id), "127.0.0.1", 9090 + id))
+        self._running.append(asyncio.create_task(cluster.run()))
+        return store, cluster
+
+    async def close(self) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._first.close()
+
+
+@pytest.fixture
+async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
+    brokers = Brokers(tmp_path / "metadata")
+    yield brokers
+    await brokers.close()
+
+
+async def make_topic(cluster: Cluster, *replicas: int, partitions: int = 1) -> TopicImage:
+    assignments = [(index, replicas) for index in range(partitions)]
+    return await cluster.create_topic(NewTopic(ORDERS, assignments=assignments))
+
+
+def partition_of(cluster: Cluster, index: int = 0) -> PartitionImage:
+    return cluster.image.topics[ORDERS].partitions[index]
+
+
+async def test_the_first_broker_is_the_controller_and_the_next_when_it_goes(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, other = await brokers.join(2)
+    third_store, third = await brokers.join(3)
+    assert (one.controller.epoch, other.controller.epoch, third.controller.epoch) == (0, None, None)
+    assert {cluster.image.controller_id for cluster in (one, other, third)} == {B1}
+    await store.close()
+    await until(lambda: other.image.controller_id in (B2, B3))
+    await until(lambda: third.image.controller_id == other.image.controller_id)
+    assert {other.controller.epoch, third.controller.epoch} == {None, 1}
+    assert one.controller.epoch is None
+    for open in (other_store, third_store):
+        await open.close()
+
+
+async def test_the_epoch_of_a_controller_rises_with_every_start(tmp_path: Path) -> None:
+    for expected in range(4):
+        brokers = Brokers(tmp_path / "metadata")
+        store, cluster = await brokers.join(1)
+        assert cluster.controller.epoch == expected
+        await store.close()
+        await brokers.close()
+
+
+async def test_an_election_is_seen_by_all(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+    store, one = await brokers.join(1)
+    other_store, other = await brokers.join(2)
+    await until(lambda: set(one.image.brokers) == {1, 2})
+    made = await make_topic(one, 1, 2)
+    with caplog.at_level(logging.INFO):
+        state = await one.controller.elect_leader(ORDERS, 0, B2, "broker 1 stops")
+    assert "orders-0: broker 2 leads from epoch 1 on: broker 1 stops" in caplog.text
+    assert state == PartitionImage(0, B2, LeaderEpoch(1), 1, (B1, B2), (B1, B2))
+    assert partition_of(one) == state
+    await until(lambda: ORDERS in other.image.topics and partition_of(other) == state)
+    with pytest.raises(NotController):
+        await other.controller.elect_leader(ORDERS, 0, B1, "a test")
+    gone = await one.controller.elect_leader(ORDERS, 0, NO_BROKER, "a test")
+    assert (gone.leader, gone.leader_epoch) == (NO_BROKER, 2)
+    assert made.partitions[0].leader_epoch == 0
+    for open in (store, other_store):
+        await open.close()
+
+
+async def test_the_isr_is_changed_by_the_leader_of_now(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, _ = await brokers.join(2)
+    await until(lambda: set(one.image.brokers) == {1, 2})
+    await make_topic(one, 1, 2)
+    state = await one.controller.change_isr(ORDERS, 0, [B1], LeaderEpoch(0), 0)
+    assert partition_of(one) == state == PartitionImage(0, B1, LeaderEpoch(0), 1, (B1, B2), (B1,))
+    with pytest.raises(Conflict):
+        await one.controller.change_isr(ORDERS, 0, [B1, B2], LeaderEpoch(0), 0)
+    with pytest.raises(EligibleLeadersNotAvailable):
+        await one.controller.elect_leader(ORDERS, 0, B2, "a test")
+    await one.controller.elect_leader(ORDERS, 0, B2, "a test", is_unclean=True)
+    assert partition_of(one) == PartitionImage(0, B2, LeaderEpoch(1), 2, (B1, B2), (B2,))
+    with pytest.raises(FencedLeaderEpoch):
+        await one.controller.change_isr(ORDERS, 0, [B1, B2], LeaderEpoch(0), 2)
+    for open in (store, other_store):
+        await open.close()
+
+
+async def test_partitions_change_at_the_same_time(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    await make_topic(one, 1, partitions=40)
+    elections = [one.controller.elect_leader(ORDERS, index % 40, B1, "a test") for index in range(80)]
+    config = [one.alter_topic_config(ORDERS, lambda _, i=i: {"x": str(i)}) for i in range(5)]  # type: ignore[misc]
+    await asyncio.gather(*elections, *config)
+    assert {partition.leader_epoch for partition in one.image.topics[ORDERS].partitions} == {2}
+    assert one.image.topics[ORDERS].config == {"x": "4"}
+    await store.close()
+
+
+async def test_what_is_not_there_has_no_leader(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    with pytest.raises(UnknownTopic):
+        await one.controller.elect_leader(ORDERS, 0, B1, "a test")
+    await make_topic(one, 1)
+    for index in (-1, 1):
+        with pytest.raises(UnknownTopic):
+            await one.controller.elect_leader(ORDERS, index, B1, "a test")
+    await store.close()
+
+
+async def test_a_controller_that_was_deposed_is_refused(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, other = await brokers.join(2)
+    await make_topic(one, 1)
+    # Its session is over for the store, and it has not noticed.
+    await other_store.delete(paths.CONTROLLER)
+    await other.controller.claim()
+    assert one.controller.epoch == 0
+    assert other.controller.epoch == 1
+    with pytest.raises(NotController, match="broker 1 was the controller at epoch 0"):
+        await one.controller.elect_leader(ORDERS, 0, B1, "a test")
+    assert one.controller.epoch is None
+    assert (await other.controller.elect_leader(ORDERS, 0, B1, "a test")).leader_epoch == 1
+    for open in (store, other_store):
+        await open.close()
+
+
+async def test_an_election_of_a_topic_that_goes_leaves_no_state(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    for _ in range(10):
+        await make_topic(one, 1)
+        await asyncio.gather(
+            one.controller.elect_leader(ORDERS, 0, B1, "a test"),
+            one.delete_topic(ORDERS),
+            return_exceptions=True,
+        )
+        assert ORDERS not in one.image.topics
+    assert await store.children(paths.PARTITIONS) == []
+    await store.close()
