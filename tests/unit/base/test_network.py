@@ -17,7 +17,8 @@ import uvloop
 
 from anabranch.base import network, page_cache
 from anabranch.base.disk import DirectDisk, File
-from anabranch.base.network import FileRange, Link, SocketOptions, TcpNetwork
+from anabranch.base.errors import Unavailable
+from anabranch.base.network import FileRange, Link, Listener, SocketOptions, TcpNetwork
 from tests.support.waiting import until
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
@@ -133,6 +134,75 @@ def file(tmp_path: Path) -> File:
     made.append(PATTERN)
     made.close()
     return DirectDisk().open(tmp_path / "segment")
+
+
+# --- connecting
+
+
+def test_a_link_to_a_listener(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening() as (listener, servers):
+            mine = Upper()
+            link = await TcpNetwork().connect(listener.host, listener.port, mine, 10)
+            assert mine.happened == ["opened"]
+            assert mine.link is link
+            assert link.remote == f"{listener.host}:{listener.port}"
+            link.send([PATTERN])
+            await until(lambda: servers and servers[0].got == PATTERN)
+            servers[0].link.send([b"answer"])
+            await until(lambda: mine.got == b"answer")
+            servers[0].link.abort()
+            await until(lambda: mine.happened == ["opened", "closed"])
+
+    run(scenario)
+
+
+def test_nobody_to_connect_to(run: Run) -> None:
+    async def scenario() -> None:
+        with socket.socket() as idle:
+            idle.bind(("127.0.0.1", 0))
+            for host, port in (("127.0.0.1", idle.getsockname()[1]), ("no such.host", 1)):
+                mine = Upper()
+                with pytest.raises(Unavailable, match="cannot be reached"):
+                    await TcpNetwork().connect(host, port, mine, 10)
+                assert mine.happened == []
+
+    run(scenario)
+
+
+def test_a_listener_that_does_not_take_connections(run: Run) -> None:
+    async def scenario() -> None:
+        with socket.socket() as idle, socket.socket() as first, socket.socket() as second:
+            idle.bind(("127.0.0.1", 0))
+            idle.listen(0)
+            for one in (first, second):  # what the queue holds
+                one.setblocking(False)
+                with suppress(BlockingIOError):
+                    one.connect(idle.getsockname())
+            mine = Upper()
+            with pytest.raises(Unavailable, match="cannot be reached: no answer in"):
+                await TcpNetwork().connect(*idle.getsockname(), mine, 0.2)
+            assert mine.happened == []
+
+    run(scenario)
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[Listener, list[Upper]]]:
+    peers: list[Upper] = []
+
+    def factory() -> Upper:
+        peers.append(Upper())
+        return peers[-1]
+
+    listener = await TcpNetwork().listen("127.0.0.1", 0, factory, SocketOptions(10))
+    try:
+        yield listener, peers
+    finally:
+        listener.close()
+        for one in peers:
+            one.link.abort()
+        await asyncio.sleep(0)
 
 
 # --- both ways
