@@ -12,9 +12,11 @@ from urllib.parse import quote
 from anabranch.base.errors import AnabranchError
 from anabranch.cli.failure import CommandError
 from anabranch.cli.options import show_moment
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.group_offsets import committed_offsets
+from anabranch.client.settings import Settings
 from anabranch.pipelines.tables.progress import problem_of
-from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Settings, TopicPartition
-from anabranch.spark.group_offsets import committed_offsets
 from anabranch.spark.table_settings import TableSettings, enabled_tables, group_of
 from anabranch.tables.folder import TableFolder, check_owner
 from anabranch.tables.snapshot import Snapshot, Span

@@ -2,6 +2,7 @@
 
     Unavailable   ask again, after looking up who serves it
     UnknownTopic  the topic or partition is not there, as far as that broker knows
+    Exists        it is there already
     Fenced        another producer of the same name has taken over
     Invalid       asking again will not help
 
@@ -14,6 +15,7 @@ from typing import Any
 
 from anabranch.base.errors import (
     AnabranchError,
+    Exists,
     Fenced,
     Invalid,
     OffsetOutOfRange,
@@ -50,6 +52,7 @@ _KINDS: dict[int, type[AnabranchError]] = {
     **dict.fromkeys(map(int, _RETRIED), Unavailable),
     int(ErrorCode.offset_out_of_range): OffsetOutOfRange,
     int(ErrorCode.unknown_topic_or_partition): UnknownTopic,
+    int(ErrorCode.topic_already_exists): Exists,
     int(ErrorCode.producer_fenced): Fenced,
     int(ErrorCode.invalid_producer_epoch): Fenced,
     int(ErrorCode.transaction_coordinator_fenced): Fenced,

@@ -60,7 +60,7 @@ class Client:
 
     def send(self, to: To, request: Request, timeout_s: float | None = None) -> Any:
         """The answer to `request`.  Unavailable when `timeout_s`, or the settings', is over."""
-        pace = self._pace(timeout_s)
+        pace = self.pace(timeout_s)
         return self._take(sending(to, request, self.routing, pace), pace)
 
     def metadata(self, topics: list[str] | None, *, create: bool = False) -> Any:
@@ -84,7 +84,7 @@ class Client:
             return self.routing.candidates()[0]
         address = self.routing.address_of(to)
         if address is None:
-            pace = self._pace(None)
+            pace = self.pace(None)
             self._take(looking_up(to, self.routing), pace)
             address = self.routing.address_of(to)
         if address is None:
@@ -96,15 +96,25 @@ class Client:
 
         Who serves what is looked up again in between.
         """
-        pace = self._pace(timeout_s)
+        pace = self.pace(timeout_s)
         while True:
             try:
                 return ask()
             except Unavailable as error:
-                self.routing.expire_all()
-                self._sleep(pace.pause(error).seconds)
+                self.pause(pace, error)
+            except UnknownTopic as error:
+                if not pace.topic_may_come():
+                    raise
+                self.pause(pace, error)
 
-    def _pace(self, timeout_s: float | None) -> Pace:
+    def pause(self, pace: Pace, error: Unavailable | UnknownTopic) -> None:
+        """Wait before the next try, in which all is looked up again.  Raises `error` if time is up."""
+        step = pace.pause(error)
+        self.routing.expire_all()
+        self._sleep(step.seconds)
+
+    def pace(self, timeout_s: float | None = None) -> Pace:
+        """For tries that the caller makes himself: see `pause`."""
         most_s = self.settings.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, self._random)
         return Pace(self._monotonic, most_s, backoff, self.settings.topics_come_s)

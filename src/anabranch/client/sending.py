@@ -57,20 +57,25 @@ class Pace:
         self, monotonic: Callable[[], float], timeout_s: float, backoff: Backoff, topics_come_s: float
     ) -> None:
         self._monotonic = monotonic
+        self._timeout_s = timeout_s
         self._backoff = backoff
-        self._began = monotonic()
-        self.deadline = self._began + timeout_s
         self._topics_come_s = topics_come_s
+        self._began = monotonic()
+
+    def progressed(self) -> None:
+        """It worked: what fails from now on has all the time again."""
+        self._began = self._monotonic()
+        self._backoff.reset()
 
     def pause(self, error: Unavailable | UnknownTopic) -> Pause:
         """The pause before the next try.  Raises `error` if there is no time for one."""
         seconds = self._backoff.next_s()
-        if self._monotonic() + seconds > self.deadline:
+        if seconds > self.left_s():
             raise error
         return Pause(seconds)
 
     def left_s(self) -> float:
-        return max(0.0, self.deadline - self._monotonic())
+        return max(0.0, self._began + self._timeout_s - self._monotonic())
 
     def topic_may_come(self) -> bool:
         return self._monotonic() < self._began + self._topics_come_s
