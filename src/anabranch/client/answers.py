@@ -107,6 +107,13 @@ def check(code: int, what: str) -> None:
         raise kind_of(code)(f"{what}: {error_name(code)}")
 
 
+def check_told(code: int, message: str | None, what: str) -> None:
+    """The same, in the broker's own words if it has any."""
+    if code:
+        name = error_name(code)
+        raise kind_of(code)(f"{message.rstrip('.')} ({name})" if message else f"{what}: {name}")
+
+
 def codes_of(answer: Any) -> Iterator[int]:
     """Every error code of an answer, the outermost first."""
     nested: list[SimpleNamespace] = []

@@ -6,7 +6,7 @@ The blocking client with the questions that all have.  Nothing here knows Spark 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.client.answers import check
+from anabranch.client.answers import check, check_told
 from anabranch.client.blocking import Client
 from anabranch.client.destinations import ANY, CONTROLLER, Address, Leader, TopicPartition
 from anabranch.client.requests import CREATE_TOPICS, LIST_OFFSETS, Request
@@ -22,6 +22,10 @@ class Cluster(Client):
         """All topics but those the cluster keeps for itself."""
         answer = self.metadata(None)
         return sorted(topic.name for topic in answer.topics if not topic.is_internal and not topic.error_code)
+
+    def brokers(self) -> list[int]:
+        """The ids of all brokers."""
+        return sorted(one.node_id for one in self.metadata([]).brokers)
 
     def partitions(self, topics: Iterable[str], *, create: bool = False) -> list[TopicPartition]:
         """The partitions of `topics`, in order.  UnknownTopic if one is not there."""
@@ -61,7 +65,7 @@ class Cluster(Client):
         }
         values = {"topics": [topic], "timeout": round(self.settings.timeout_s * 1000), "validate_only": False}
         (made,) = self.send(CONTROLLER, Request(CREATE_TOPICS, values)).topics
-        check(made.error_code, made.error_message or f"topic {name!r}")
+        check_told(made.error_code, made.error_message, f"topic {name!r}")
 
     def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool = False) -> Offsets:
         """The first offset at or after a time in ms, or EARLIEST or LATEST, of each partition.

@@ -143,6 +143,13 @@ class Producer:
             self._again()
         assert not self._unacknowledged, "something was neither stored nor refused"
 
+    def give_up(self) -> list[bytearray]:
+        """The batches that nobody has acknowledged; they are not sent again."""
+        given_up = [one.batch for one in self._unacknowledged]
+        self._unacknowledged.clear()
+        self.close()
+        return given_up
+
     def _again(self) -> None:
         """Send everything that is not acknowledged, one after the other, until time is up."""
 
