@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.errors import Fenced
+from anabranch.client.destinations import TopicPartition
 from anabranch.pipelines.tables.maintainer import planned
-from anabranch.spark.cluster import TopicPartition
 from anabranch.spark.table_settings import TableSettings
 from anabranch.tables.changes import Copied, appended, begun, expired, merged, swept, to_sweep
 from anabranch.tables.merging import hour_name, to_merge

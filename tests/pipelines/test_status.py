@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.errors import Corrupt
+from anabranch.client.destinations import TopicPartition
 from anabranch.pipelines import status
 from anabranch.pipelines.flows import DONE, Flows
 from anabranch.pipelines.project import Project, create
 from anabranch.pipelines.topics import _behind
-from anabranch.spark.cluster import TopicPartition
 
 
 @pytest.fixture

@@ -10,15 +10,17 @@ import pytest
 from confluent_kafka import Producer as KafkaProducer
 
 from anabranch.base.errors import Fenced, Unavailable, UnknownTopic
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.group_offsets import commit_offsets, committed_offsets
+from anabranch.client.producer import Producer
+from anabranch.client.settings import Settings
+from anabranch.client.transactions import end_transaction
 from anabranch.spark import decode
-from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Settings, TopicPartition
 from anabranch.spark.column_types import arrow_schema
 from anabranch.spark.encode import Rows, encode, no_headers
 from anabranch.spark.fetching import read_ranges
-from anabranch.spark.group_offsets import commit_offsets, committed_offsets
-from anabranch.spark.producer import Producer
 from anabranch.spark.ranges import DataLost, Fetching, Range
-from anabranch.spark.transactions import end_transaction
 from tests.spark.conftest import Topics
 from tests.support.broker import BrokerProcess
 

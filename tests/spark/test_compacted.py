@@ -15,9 +15,10 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import EqualTo, LessThan
 
 from anabranch.base.errors import AnabranchError, Unavailable
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.settings import Settings
 from anabranch.spark import compacted_reader
 from anabranch.spark.batch_reader import batch_reader
-from anabranch.spark.cluster import Settings, TopicPartition
 from anabranch.spark.column_types import arrow_schema
 from anabranch.spark.compacted_reader import (
     CompactedReader,

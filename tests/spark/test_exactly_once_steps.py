@@ -14,8 +14,9 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from anabranch.base.errors import Fenced, Invalid
-from anabranch.spark.cluster import LATEST, Cluster, Settings
-from anabranch.spark.group_offsets import Committed
+from anabranch.client.cluster import LATEST, Cluster
+from anabranch.client.group_offsets import Committed
+from anabranch.client.settings import Settings
 from anabranch.spark.options import STREAM_WRITE, Options, write_options
 from anabranch.spark.stream_writer import StreamWriter, StreamWritten, complaint_of
 from tests.spark.conftest import Topics

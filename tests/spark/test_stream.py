@@ -12,8 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.spark.cluster import Cluster, Settings
-from anabranch.spark.group_offsets import committed_offsets
+from anabranch.client.cluster import Cluster
+from anabranch.client.group_offsets import committed_offsets
+from anabranch.client.settings import Settings
 from tests.spark.conftest import Topics
 
 Reader = Callable[..., DataFrame]

@@ -1,121 +1,106 @@
-"""The real Kafka client that the commands use, and its errors in words.
+"""The cluster that commands talk to, and errors of it in words.
 
-confluent-kafka (librdkafka) does the talking.  Left alone it retries a dead address in silence for as
-long as it is allowed to, so `reach` knocks first; and its errors name codes, so `in_words` turns them
-into a CommandError with a next step.
+A dead address would be tried for as long as a request may take, so `connected` knocks first.  What goes wrong
+later ends the command as a CommandError with a next step.
 """
 
 import socket
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
-
+from anabranch.base.errors import AnabranchError, Invalid, Unavailable, UnknownTopic
 from anabranch.cli.failure import CommandError, Misuse
+from anabranch.client.answers import check_told
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TopicPartition, addresses
+from anabranch.client.requests import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, Request
+from anabranch.client.settings import Settings
 
-KNOCK_SECONDS = 3.0
-ANSWER_SECONDS = 15.0
+KNOCK_S = 3.0
+ANSWER_S = 15.0
 
-_UNREACHABLE = (
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-)
-_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _SEE_TOPICS = "`anabranch topic list` shows the topics, `anabranch topic create NAME` makes one"
 
 
-def admin(bootstrap: str) -> AdminClient:
+@contextmanager
+def connected(bootstrap: str, settings: Settings | None = None) -> Iterator[Cluster]:
+    """The cluster at `bootstrap`.  Its errors end the command."""
     reach(bootstrap)
-    return AdminClient(_quietly(bootstrap, {}))
-
-
-def producer(bootstrap: str, options: Mapping[str, Any]) -> Producer:
-    reach(bootstrap)
-    with failures_in_words(bootstrap):
-        return Producer(_quietly(bootstrap, options))
-
-
-def consumer(bootstrap: str, options: Mapping[str, Any]) -> Consumer:
-    reach(bootstrap)
-    with failures_in_words(bootstrap):
-        return Consumer(_quietly(bootstrap, options))
-
-
-def _quietly(bootstrap: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": bootstrap,
-        "client.id": "anabranch-cli",
-        "log_level": 0,  # what matters comes back as an error
-        "error_cb": lambda error: None,
-        **options,
-    }
+    try:
+        with Cluster(settings or Settings(bootstrap, "anabranch-cli", ANSWER_S)) as cluster:
+            yield cluster
+    except AnabranchError as error:
+        raise in_words(error, bootstrap) from error
 
 
 def reach(bootstrap: str) -> None:
     """Return once one of the addresses accepts a connection.  CommandError if none does."""
-    for address in bootstrap.split(","):
-        host, colon, port = address.strip().rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise Misuse(f"--bootstrap {bootstrap!r} is not HOST:PORT[,HOST:PORT ...]")
+    try:
+        known = addresses(bootstrap)
+    except Invalid as error:
+        raise Misuse(f"--bootstrap {bootstrap!r} is not HOST:PORT[,HOST:PORT ...]") from error
+    for address in known:
         try:
-            socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+            socket.create_connection(address, KNOCK_S).close()
         except OSError:
             continue
         return
-    raise _nobody_at(bootstrap)
-
-
-def _nobody_at(bootstrap: str) -> CommandError:
-    return CommandError(
+    raise CommandError(
         f"no broker answers at {bootstrap}",
         "start one with `anabranch standalone`, or name another with --bootstrap HOST:PORT",
     )
 
 
-def in_words(error: KafkaError, bootstrap: str) -> CommandError:
+def in_words(error: AnabranchError, bootstrap: str) -> CommandError:
     """What a client's error means to the person at the keyboard."""
-    if error.code() in _UNREACHABLE:
-        return _nobody_at(bootstrap)
-    if error.code() == KafkaError._MSG_TIMED_OUT:
-        return CommandError(f"{bootstrap} did not take it in time", "does the broker still run?")
-    if error.code() in _NO_TOPIC:
-        return CommandError("there is no such topic or partition", _SEE_TOPICS)
-    return CommandError(f"{error.str().removeprefix('Broker: ').rstrip('.')} ({error.name()})")
+    if isinstance(error, Unavailable):
+        return CommandError(f"{bootstrap} did not do it in time: {error}", "does the broker still run?")
+    if isinstance(error, UnknownTopic):
+        return CommandError(f"there is no such topic or partition: {error}", _SEE_TOPICS)
+    return CommandError(str(error))
 
 
-@contextmanager
-def failures_in_words(bootstrap: str) -> Iterator[None]:
+def partitions_of(cluster: Cluster, topic: str) -> list[int]:
+    """The partitions of `topic`, without bringing it into being.  CommandError if it is not there."""
     try:
-        yield
-    except KafkaException as exception:
-        raise in_words(exception.args[0], bootstrap) from exception
+        return [one.partition for one in cluster.partitions([topic])]
+    except UnknownTopic as error:
+        place = cluster.settings.bootstrap
+        raise CommandError(f"there is no topic {topic!r} at {place}", _SEE_TOPICS) from error
 
 
-def answer_of(future: "Future[Any]", bootstrap: str) -> Any:
-    """What an admin request came back with."""
-    try:
-        with failures_in_words(bootstrap):
-            return future.result(ANSWER_SECONDS)
-    except FutureTimeout as error:
-        raise CommandError(f"{bootstrap} gave no answer within {ANSWER_SECONDS:g} s") from error
+def partitions_there(cluster: Cluster) -> set[TopicPartition]:
+    """All partitions of all topics, internal ones too."""
+    return {
+        TopicPartition(topic.name, one.partition_index)
+        for topic in cluster.metadata(None).topics
+        for one in topic.partitions
+    }
 
 
-def cluster_metadata(client: AdminClient | Consumer, bootstrap: str) -> ClusterMetadata:
-    with failures_in_words(bootstrap):
-        return client.list_topics(timeout=ANSWER_SECONDS)
+# --- settings of topics, brokers and groups
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+_SET, _DELETE = 0, 1
 
 
-def topic_metadata(client: AdminClient | Consumer, bootstrap: str, topic: str) -> TopicMetadata:
-    """`topic` as the cluster knows it, without bringing it into being.  CommandError if it is not there."""
-    known = cluster_metadata(client, bootstrap).topics.get(topic)
-    if known is None:
-        raise CommandError(f"there is no topic {topic!r} at {bootstrap}", _SEE_TOPICS)
-    if known.error is not None:
-        raise in_words(known.error, bootstrap)
-    return known
+def describe_configs(cluster: Cluster, to: Any, kind: int, name: str) -> list[Any]:
+    """The settings of a topic, a broker or a group, of which `to` knows."""
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    values = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+    (result,) = cluster.send(to, Request(DESCRIBE_CONFIGS, values)).results
+    check_told(result.error_code, result.error_message, f"the settings of {name}")
+    return list(result.configs)
+
+
+def alter_configs(cluster: Cluster, to: Any, kind: int, name: str, changes: dict[str, str | None]) -> None:
+    """Change settings; None is back to the default."""
+    configs = [
+        {"name": key, "config_operation": _DELETE if value is None else _SET, "value": value}
+        for key, value in changes.items()
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+    values = {"resources": [resource], "validate_only": False}
+    (result,) = cluster.send(to, Request(INCREMENTAL_ALTER_CONFIGS, values)).responses
+    check_told(result.error_code, result.error_message, f"the settings of {name}")

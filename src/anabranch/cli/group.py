@@ -1,37 +1,31 @@
 """`anabranch group`: who reads, how far each group has got, and sending one somewhere else.
 
-Lag is what lies between a group's committed offset and the end of a partition.  Share groups, of which the
-client library knows nothing, are in `group_share`.
+Lag is what lies between a group's committed offset and the end of a partition.  What brokers say of groups of
+consumers is in `group_members`, of share groups in `group_share`.
 """
 
 import sys
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as At
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 from anabranch.base.clock import SystemClock
 from anabranch.cli.changes import Set, Unset, changes
-from anabranch.cli.client import (
-    ANSWER_SECONDS,
-    admin,
-    answer_of,
-    cluster_metadata,
-    failures_in_words,
-    in_words,
-    topic_metadata,
-)
-from anabranch.cli.exchange import Exchange
+from anabranch.cli.client import connected, partitions_of, partitions_there
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.group_config import alter_group, group_configs
-from anabranch.cli.group_reset import Goal, Known, Place, goal
+from anabranch.cli.group_members import consumer_groups, find_group
+from anabranch.cli.group_reset import Goal, Known, goal
 from anabranch.cli.group_share import KIND as SHARE
 from anabranch.cli.group_share import find_share, share_groups, shown, start_at, starts
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from anabranch.cli.output import print_json, print_table
+from anabranch.client.answers import check
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster
+from anabranch.client.destinations import GROUPS, Coordinator, TopicPartition
+from anabranch.client.group_offsets import commit_offsets, committed_offsets
+from anabranch.client.requests import DELETE_GROUPS, Request
 
 app = typer.Typer(help="Look at groups, change them, send them elsewhere, remove them.", no_args_is_help=True)
 
@@ -39,21 +33,15 @@ Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group name
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
 _SEE_GROUPS = "`anabranch group list` shows the groups"
-_NOWHERE = -1  # a committed offset that is not there; a time that no record has
+_NOWHERE = -1  # the offset of a time that no record has
 
 
 @app.command("list")
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """List groups, their protocols and states."""
-    client = admin(bootstrap)  # what it was asked dies with it
-    listed = answer_of(client.list_consumer_groups(), bootstrap)
-    if listed.errors:
-        raise in_words(listed.errors[0], bootstrap)
-    with Exchange(bootstrap) as exchange:
-        shares = share_groups(exchange)
-    states = {
-        group.group_id: (group.type.name.lower(), _state_name(group.state)) for group in listed.valid
-    } | {name: (SHARE, state) for name, state in shares.items()}
+    with connected(bootstrap) as cluster:
+        states = consumer_groups(cluster)
+        states |= {name: (SHARE, state) for name, state in share_groups(cluster).items()}
     rows = [
         {"group": name, "protocol": protocol, "state": state}
         for name, (protocol, state) in sorted(states.items())
@@ -69,15 +57,14 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
 @app.command("describe")
 def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show groups: members, what each reads, lag per partition."""
-    client = admin(bootstrap)
-    with Exchange(bootstrap) as exchange:
+    with connected(bootstrap) as cluster:
         described = [
             (
-                _describe(client, bootstrap, name)
-                if (share := find_share(exchange, name)) is None
-                else shown(exchange, share)
+                _describe(cluster, name)
+                if (share := find_share(cluster, name)) is None
+                else shown(cluster, share)
             )
-            | {"configs": group_configs(exchange, name)}
+            | {"configs": group_configs(cluster, name)}
             for name in names
         ]
     if as_json:
@@ -100,37 +87,33 @@ def alter(
     told = changes(config, unset)
     if not told:
         raise Misuse("nothing to change", "give --config NAME=VALUE or --unset NAME")
-    with Exchange(bootstrap) as exchange:
-        alter_group(exchange, name, told)
+    with connected(bootstrap) as cluster:
+        alter_group(cluster, name, told)
     print(f"altered {name}")
 
 
-def _describe(client: AdminClient, bootstrap: str, name: str) -> dict[str, Any]:
-    group = _find(client, bootstrap, name)
+def _describe(cluster: Cluster, name: str) -> dict[str, Any]:
+    group = find_group(cluster, name)
     if group is None:
-        raise CommandError(f"there is no group {name!r} at {bootstrap}", _SEE_GROUPS)
-    owners = {
-        Place(at.topic, at.partition): member
-        for member in group.members
-        for at in member.assignment.topic_partitions
-    }
-    committed = _committed(client, bootstrap, name)
+        raise CommandError(f"there is no group {name!r} at {cluster.settings.bootstrap}", _SEE_GROUPS)
+    owners = {place: member.id for member in group.members for place in member.reads}
+    committed = _committed(cluster, name)
     places = sorted({*owners, *committed})
-    ends = _offsets(client, bootstrap, places, OffsetSpec.latest())
+    ends = _offsets(cluster, dict.fromkeys(places, LATEST))
     return {
         "group": name,
-        "state": _state_name(group.state),
-        "protocol": group.type.name.lower(),
-        "assignor": group.partition_assignor,
+        "state": group.state,
+        "protocol": group.protocol,
+        "assignor": group.assignor,
         "members": [
             {
-                "member": member.member_id,
-                "instance": member.group_instance_id,
-                "client": member.client_id,
+                "member": member.id,
+                "instance": member.instance,
+                "client": member.client,
                 "host": member.host,
-                "reads": sorted([at.topic, at.partition] for at in member.assignment.topic_partitions),
+                "reads": [list(place) for place in member.reads],
             }
-            for member in sorted(group.members, key=lambda member: member.member_id)
+            for member in sorted(group.members)
         ],
         "partitions": [
             {
@@ -139,7 +122,7 @@ def _describe(client: AdminClient, bootstrap: str, name: str) -> dict[str, Any]:
                 "committed": committed.get(place),
                 "end": ends.get(place),
                 "lag": _lag(committed.get(place), ends.get(place)),
-                "member": owners[place].member_id if place in owners else None,
+                "member": owners.get(place),
             }
             for place in places
         ],
@@ -189,21 +172,20 @@ def reset(
     wanted = goal(to, by, SystemClock().now_ms())
     if partitions and len(topics or []) != 1:
         raise Misuse("--partition needs one --topic")
-    client = admin(bootstrap)
-    with Exchange(bootstrap) as exchange:
-        share = find_share(exchange, name)
+    with connected(bootstrap) as cluster:
+        share = find_share(cluster, name)
         if share is None:
-            committed = _resettable(client, bootstrap, name, makes_one=bool(topics))
+            committed = _resettable(cluster, name, makes_one=bool(topics))
         else:
             _check_empty(name, len(share.members), share.group_state.lower())
-            known = starts(exchange, name)
+            known = starts(cluster, name)
             committed = {place: start.offset for place, start in known.items() if start.offset is not None}
-        places = _chosen(client, bootstrap, committed, topics or [], partitions or [])
-        moves = _moves(client, bootstrap, committed, places, wanted)
+        places = _chosen(cluster, committed, topics or [], partitions or [])
+        moves = _moves(cluster, committed, places, wanted)
         if moves and not dry_run and share is None:
-            _commit(client, bootstrap, name, moves)
+            commit_offsets(cluster, name, moves)
         elif moves and not dry_run:
-            start_at(exchange, name, moves)
+            start_at(cluster, name, moves)
     rows = [
         {"topic": place.topic, "partition": place.partition, "from": committed.get(place), "to": offset}
         for place, offset in moves.items()
@@ -215,21 +197,15 @@ def reset(
     print(f"{name} {'would be' if dry_run else 'is'} reset on {len(rows)} partitions")
 
 
-def _resettable(client: AdminClient, bootstrap: str, name: str, *, makes_one: bool) -> dict[Place, int]:
+def _resettable(cluster: Cluster, name: str, *, makes_one: bool) -> dict[TopicPartition, int]:
     """What the group has committed.  CommandError if it is not there, or in use."""
-    group = _find(client, bootstrap, name)
+    group = find_group(cluster, name)
     if group is None and not makes_one:
-        raise CommandError(f"there is no group {name!r} at {bootstrap}", f"{_SEE_GROUPS}; --topic makes one")
+        place = cluster.settings.bootstrap
+        raise CommandError(f"there is no group {name!r} at {place}", f"{_SEE_GROUPS}; --topic makes one")
     if group is not None:
-        _check_empty(name, len(group.members), _state_name(group.state))
-    return _committed(client, bootstrap, name)
-
-
-def _commit(client: AdminClient, bootstrap: str, name: str, moves: dict[Place, int]) -> None:
-    asked = ConsumerGroupTopicPartitions(name, [At(*place, offset) for place, offset in moves.items()])
-    for at in answer_of(client.alter_consumer_group_offsets([asked])[name], bootstrap).topic_partitions:
-        if at.error is not None:
-            raise in_words(at.error, bootstrap)
+        _check_empty(name, len(group.members), group.state)
+    return _committed(cluster, name)
 
 
 def _check_empty(name: str, members: int, state: str) -> None:
@@ -241,20 +217,15 @@ def _check_empty(name: str, members: int, state: str) -> None:
 
 
 def _chosen(
-    client: AdminClient,
-    bootstrap: str,
-    committed: dict[Place, int],
-    topics: list[str],
-    partitions: list[int],
-) -> list[Place]:
+    cluster: Cluster, committed: Mapping[TopicPartition, int], topics: list[str], partitions: list[int]
+) -> list[TopicPartition]:
     """The partitions that a reset is about."""
     if not topics:
-        there = cluster_metadata(client, bootstrap).topics
-        return [p for p in sorted(committed) if p.topic in there and p.partition in there[p.topic].partitions]
+        return sorted(partitions_there(cluster) & committed.keys())
     places = [
-        Place(topic, index)
+        TopicPartition(topic, index)
         for topic in dict.fromkeys(topics)
-        for index in sorted(topic_metadata(client, bootstrap, topic).partitions)
+        for index in partitions_of(cluster, topic)
     ]
     absent = set(partitions) - {place.partition for place in places}
     if absent:
@@ -263,13 +234,13 @@ def _chosen(
 
 
 def _moves(
-    client: AdminClient, bootstrap: str, committed: dict[Place, int], places: list[Place], wanted: Goal
-) -> dict[Place, int]:
-    starts = _offsets(client, bootstrap, places, OffsetSpec.earliest())
-    ends = _offsets(client, bootstrap, places, OffsetSpec.latest())
-    times: dict[Place, int] = {}
+    cluster: Cluster, committed: Mapping[TopicPartition, int], places: list[TopicPartition], wanted: Goal
+) -> dict[TopicPartition, int]:
+    starts = _offsets(cluster, dict.fromkeys(places, EARLIEST))
+    ends = _offsets(cluster, dict.fromkeys(places, LATEST))
+    times: dict[TopicPartition, int] = {}
     if wanted.time_ms is not None:
-        times = _offsets(client, bootstrap, places, OffsetSpec.for_timestamp(wanted.time_ms))
+        times = _offsets(cluster, dict.fromkeys(places, wanted.time_ms))
     return {
         place: wanted.offset_in(
             place, Known(committed.get(place), starts[place], ends[place], times.get(place))
@@ -289,75 +260,38 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Remove groups that are not running, and how far they had got."""
-    client = admin(bootstrap)
-    found = {name: _use(client, bootstrap, name) for name in names}
-    absent = [name for name, use in found.items() if use is None]
-    if absent and not if_exists:
-        raise CommandError(f"there is no group {', '.join(absent)}", _SEE_GROUPS)
-    doomed = {name: use for name, use in found.items() if use is not None}
-    for name, (members, state) in doomed.items():
-        _check_empty(name, members, state)
-    if doomed and not yes and sys.stdin.isatty():
-        typer.confirm(f"delete {', '.join(doomed)} and its offsets?", abort=True)
-    for name, future in (client.delete_consumer_groups(list(doomed)) if doomed else {}).items():
-        answer_of(future, bootstrap)
-        print(f"deleted {name}")
+    with connected(bootstrap) as cluster:
+        found = {name: _use(cluster, name) for name in names}
+        absent = [name for name, use in found.items() if use is None]
+        if absent and not if_exists:
+            raise CommandError(f"there is no group {', '.join(absent)}", _SEE_GROUPS)
+        doomed = {name: use for name, use in found.items() if use is not None}
+        for name, (members, state) in doomed.items():
+            _check_empty(name, members, state)
+        if doomed and not yes and sys.stdin.isatty():
+            typer.confirm(f"delete {', '.join(doomed)} and its offsets?", abort=True)
+        for name in doomed:
+            answer = cluster.send(Coordinator(GROUPS, name), Request(DELETE_GROUPS, {"groups_names": [name]}))
+            check(answer.results[0].error_code, f"group {name!r}")
+            print(f"deleted {name}")
 
 
-def _use(client: AdminClient, bootstrap: str, name: str) -> tuple[int, str] | None:
+def _use(cluster: Cluster, name: str) -> tuple[int, str] | None:
     """How many members a group has, and its state; None if there is no such group."""
-    with Exchange(bootstrap) as exchange:
-        share = find_share(exchange, name)
+    share = find_share(cluster, name)
     if share is not None:
         return len(share.members), share.group_state.lower()
-    group = _find(client, bootstrap, name)
-    return None if group is None else (len(group.members), _state_name(group.state))
+    group = find_group(cluster, name)
+    return None if group is None else (len(group.members), group.state)
 
 
-def _find(client: AdminClient, bootstrap: str, name: str) -> ConsumerGroupDescription | None:
-    """The group, None if there is none."""
-    try:
-        with failures_in_words(bootstrap):
-            return _described(client, name)
-    except FutureTimeout as error:
-        raise CommandError(f"{bootstrap} gave no answer within {ANSWER_SECONDS:g} s") from error
+def _committed(cluster: Cluster, name: str) -> dict[TopicPartition, int]:
+    found = committed_offsets(cluster, name, stable=False)
+    return {place: one.offset for place, one in found.items()}
 
 
-def _described(client: AdminClient, name: str) -> ConsumerGroupDescription | None:
-    try:
-        group = client.describe_consumer_groups([name])[name].result(ANSWER_SECONDS)
-    except KafkaException as exception:
-        if exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return None
-        raise
-    return None if group.state is ConsumerGroupState.DEAD else group
-
-
-def _committed(client: AdminClient, bootstrap: str, name: str) -> dict[Place, int]:
-    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])
-    return {
-        Place(at.topic, at.partition): at.offset
-        for at in answer_of(asked[name], bootstrap).topic_partitions
-        if at.offset > _NOWHERE
-    }
-
-
-def _offsets(client: AdminClient, bootstrap: str, places: list[Place], which: OffsetSpec) -> dict[Place, int]:
+def _offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Without the partitions that are not there, nor those without such an offset."""
-    there = cluster_metadata(client, bootstrap).topics
-    asked = {
-        At(*place): which
-        for place in places
-        if place.topic in there and place.partition in there[place.topic].partitions
-    }
-    found = {
-        Place(at.topic, at.partition): answer_of(future, bootstrap).offset
-        for at, future in (client.list_offsets(asked) if asked else {}).items()
-    }
+    there = partitions_there(cluster)
+    found = cluster.offsets_at({place: time_ms for place, time_ms in times.items() if place in there})
     return {place: offset for place, offset in found.items() if offset > _NOWHERE}
-
-
-def _state_name(state: ConsumerGroupState) -> str:
-    if state is ConsumerGroupState.UNKNOWN:
-        return "rebalancing"  # librdkafka has no names for the consumer protocol's Assigning and Reconciling
-    return str(state.name).lower().replace("_", " ")

@@ -14,13 +14,9 @@ from typing import NamedTuple
 
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import duration_ms, moment_ms
+from anabranch.client.destinations import TopicPartition
 
 _WHERE = "it is earliest, latest, an offset, a time (2026-01-31T12:00, @MILLISECONDS) or how long ago (15m)"
-
-
-class Place(NamedTuple):
-    topic: str
-    partition: int
 
 
 class Known(NamedTuple):
@@ -41,11 +37,11 @@ class Goal:
     time_ms: int | None = None
     shift: int | None = None
 
-    def offset_in(self, place: Place, known: Known) -> int:
+    def offset_in(self, place: TopicPartition, known: Known) -> int:
         """The offset to commit.  CommandError if there is nothing to shift."""
         return min(max(self._wanted(place, known), known.start), known.end)
 
-    def _wanted(self, place: Place, known: Known) -> int:
+    def _wanted(self, place: TopicPartition, known: Known) -> int:
         if self.edge is not None:
             return known.start if self.edge == "earliest" else known.end
         if self.offset is not None:

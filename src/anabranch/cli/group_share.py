@@ -1,4 +1,4 @@
-"""Share groups in `anabranch group`: what the client library has no calls for, asked by hand.
+"""Share groups in `anabranch group`: their state, and where they are with each partition.
 
 A share group has no committed offsets.  A partition has a start offset: what is below it is done with, and
 the lag is what from there on is not.
@@ -6,16 +6,16 @@ the lag is what from there on is not.
 
 from typing import Any, NamedTuple
 
-from anabranch.cli.exchange import (
+from anabranch.client.answers import check
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import GROUPS, Broker, Coordinator, TopicPartition
+from anabranch.client.requests import (
     ALTER_SHARE_GROUP_OFFSETS,
     DESCRIBE_SHARE_GROUP_OFFSETS,
-    GROUPS,
     LIST_GROUPS,
     SHARE_GROUP_DESCRIBE,
-    Exchange,
-    check,
+    Request,
 )
-from anabranch.cli.group_reset import Place
 from anabranch.wire.kafka.schema import ErrorCode
 
 KIND = "share"
@@ -29,11 +29,12 @@ class Start(NamedTuple):
     lag: int | None
 
 
-def share_groups(exchange: Exchange) -> dict[str, str]:
+def share_groups(cluster: Cluster) -> dict[str, str]:
     """The state of every share group by its name."""
     asked = {"states_filter": [], "types_filter": [KIND]}
     found = {}
-    for answer in exchange.to_all(LIST_GROUPS, asked):
+    for broker in cluster.brokers():
+        answer = cluster.send(Broker(broker), Request(LIST_GROUPS, asked))
         check(answer.error_code, "the groups")
         found.update(
             {
@@ -45,32 +46,32 @@ def share_groups(exchange: Exchange) -> dict[str, str]:
     return found
 
 
-def find_share(exchange: Exchange, name: str) -> Any | None:
+def find_share(cluster: Cluster, name: str) -> Any | None:
     """The share group, None if there is none, or one of another kind."""
-    if name not in share_groups(exchange):  # of a broker that has none nothing else is asked
+    if name not in share_groups(cluster):  # of a broker that has none nothing else is asked
         return None
     asked = {"group_ids": [name], "include_authorized_operations": False}
-    group = exchange.to_coordinator(SHARE_GROUP_DESCRIBE, name, asked, GROUPS).groups[0]
+    group = cluster.send(Coordinator(GROUPS, name), Request(SHARE_GROUP_DESCRIBE, asked)).groups[0]
     if group.error_code == ErrorCode.group_id_not_found:
         return None
     check(group.error_code, name)
     return group
 
 
-def starts(exchange: Exchange, name: str) -> dict[Place, Start]:
+def starts(cluster: Cluster, name: str) -> dict[TopicPartition, Start]:
     asked = {"groups": [{"group_id": name, "topics": None}]}
-    answer = exchange.to_coordinator(DESCRIBE_SHARE_GROUP_OFFSETS, name, asked, GROUPS).groups[0]
+    answer = cluster.send(Coordinator(GROUPS, name), Request(DESCRIBE_SHARE_GROUP_OFFSETS, asked)).groups[0]
     check(answer.error_code, name)
     found = {}
     for topic in answer.topics:
         for part in topic.partitions:
             check(part.error_code, f"{topic.topic_name} partition {part.partition_index}")
-            place = Place(topic.topic_name, part.partition_index)
+            place = TopicPartition(topic.topic_name, part.partition_index)
             found[place] = Start(_known(part.start_offset), _known(part.lag))
     return found
 
 
-def start_at(exchange: Exchange, name: str, moves: dict[Place, int]) -> None:
+def start_at(cluster: Cluster, name: str, moves: dict[TopicPartition, int]) -> None:
     """Have the group go on at these offsets, with nothing of what is behind them done."""
     topics: dict[str, list[dict[str, int]]] = {}
     for place, offset in moves.items():
@@ -80,16 +81,16 @@ def start_at(exchange: Exchange, name: str, moves: dict[Place, int]) -> None:
         "group_id": name,
         "topics": [{"topic_name": topic, "partitions": parts} for topic, parts in topics.items()],
     }
-    answer = exchange.to_coordinator(ALTER_SHARE_GROUP_OFFSETS, name, asked, GROUPS)
+    answer = cluster.send(Coordinator(GROUPS, name), Request(ALTER_SHARE_GROUP_OFFSETS, asked))
     check(answer.error_code, name)
     for topic in answer.responses:
         for part in topic.partitions:
             check(part.error_code, f"{topic.topic_name} partition {part.partition_index}")
 
 
-def shown(exchange: Exchange, group: Any) -> dict[str, Any]:
+def shown(cluster: Cluster, group: Any) -> dict[str, Any]:
     """The group as `anabranch group describe` shows it."""
-    readers: dict[Place, list[str]] = {}
+    readers: dict[TopicPartition, list[str]] = {}
     members = []
     for member in sorted(group.members, key=lambda member: member.member_id):
         reads = sorted(
@@ -98,7 +99,7 @@ def shown(exchange: Exchange, group: Any) -> dict[str, Any]:
             for partition in topic.partitions
         )
         for topic, partition in reads:
-            readers.setdefault(Place(topic, partition), []).append(member.member_id)
+            readers.setdefault(TopicPartition(topic, partition), []).append(member.member_id)
         members.append(
             {
                 "member": member.member_id,
@@ -107,7 +108,7 @@ def shown(exchange: Exchange, group: Any) -> dict[str, Any]:
                 "reads": reads,
             }
         )
-    known = starts(exchange, group.group_id)
+    known = starts(cluster, group.group_id)
     nowhere = Start(None, None)
     return {
         "group": group.group_id,

@@ -24,7 +24,10 @@ Bootstrap = Annotated[
 ClientOptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--client-option", "-X", metavar="NAME=VALUE", help="A setting of the client, librdkafka; repeatable."
+        "--client-option",
+        "-X",
+        metavar="NAME=VALUE",
+        help="A setting of the client, by Kafka's name for it; repeatable.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -1,27 +1,33 @@
 """`anabranch produce`: lines in, records out.
 
-Lines come from --value, --file or standard input, and are sent as they come: the client's queue is
-bounded, and a full queue makes us wait, so a file of any size passes through.
+Lines come from --value, --file or standard input, and are sent as they come (`delivery`): what is on its way
+is bounded, and more of it makes us wait, so a file of any size passes through.
 """
 
+import os
+import select
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from anabranch.cli.client import in_words, producer
+from anabranch.cli.client import connected, in_words
+from anabranch.cli.client_options import produce_settings
+from anabranch.cli.delivery import Delivery, KeyValue
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientOptions, Json, name_values
 from anabranch.cli.output import print_json
+from anabranch.client.settings import Settings
+from anabranch.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 
 _PROGRESS_SECONDS = 0.2
-_NEW_TOPIC_MS = 3000  # how long a topic that is not there may take to come into being; librdkafka has 30 s
-_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA
+_NEW_TOPIC_S = 3.0  # how long a topic that is not there may take to come into being
+_ANY_PARTITION = -1
+_READ_BYTES = 1 << 16
 
 
 class Compression(StrEnum):
@@ -37,6 +43,15 @@ class Acks(StrEnum):
     LEADER = "1"
     ALL = "all"
 
+
+_CODECS = {
+    Compression.NONE: NONE,
+    Compression.GZIP: GZIP,
+    Compression.SNAPPY: SNAPPY,
+    Compression.LZ4: LZ4,
+    Compression.ZSTD: ZSTD,
+}
+_ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
 
 Destination = Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")]
 Values = Annotated[
@@ -56,93 +71,12 @@ Headers = Annotated[
 ]
 
 
-class KeyValue(NamedTuple):
-    key: bytes | None
-    value: bytes | None
-
-
 def key_value(line: bytes, separator: str | None, key: str | None, null: str | None) -> KeyValue:
     """What a line stands for.  A line without the separator is a value alone, under `key` if there is one."""
     own_key: bytes | None = None if key is None else key.encode()
     if separator is not None and separator.encode() in line:
         own_key, _, line = line.partition(separator.encode())
     return KeyValue(own_key, None if null is not None and line == null.encode() else line)
-
-
-class Delivery:
-    """Sends records and remembers what became of them."""
-
-    def __init__(
-        self, client: Producer, topic: str, partition: int, headers: list[tuple[str, bytes]]
-    ) -> None:
-        self._client = client
-        self._topic = topic
-        self._partition = partition
-        self._headers = headers
-        self.sent = 0
-        self.offsets: dict[int, tuple[int, int]] = {}
-        self.failed = 0
-        self.first_failure: KafkaError | None = None
-
-    def send(self, record: KeyValue) -> None:
-        while not self._queued(record):
-            self._client.poll(0.1)
-        self._client.poll(0)
-
-    def _queued(self, record: KeyValue) -> bool:
-        """Hand a record to the client.  False if its queue is full."""
-        try:
-            self._client.produce(
-                self._topic,
-                value=record.value,
-                key=record.key,
-                partition=self._partition,
-                headers=self._headers,
-                on_delivery=self._delivered,
-            )
-        except BufferError:
-            return False
-        except KafkaException as refused:  # too large for the client itself
-            self._failed(refused.args[0])
-        return True
-
-    @property
-    def hopeless(self) -> bool:
-        """The broker has not taken a record in all the time it was given; the next would fare no better."""
-        return self.first_failure is not None and self.first_failure.code() == KafkaError._MSG_TIMED_OUT
-
-    def finish(self) -> None:
-        """Wait until every record was acknowledged or given up."""
-        if self.hopeless:
-            self._client.purge()
-        while self._client.flush(1.0):
-            pass
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed(error)
-            return
-        self.sent += 1
-        partition, offset = message.partition(), message.offset()
-        if partition is not None and offset is not None:
-            first, last = self.offsets.get(partition, (offset, offset))
-            self.offsets[partition] = (min(first, offset), max(last, offset))
-
-    def _failed(self, error: KafkaError) -> None:
-        self.failed += 1
-        self.first_failure = self.first_failure or error
-
-    def summary(self, seconds: float) -> dict[str, Any]:
-        return {
-            "topic": self._topic,
-            "sent": self.sent,
-            "failed": self.failed,
-            "seconds": round(seconds, 3),
-            "partitions": [
-                {"partition": partition, "first": first, "last": last}
-                for partition, (first, last) in sorted(self.offsets.items())
-            ],
-        }
 
 
 def produce(
@@ -172,22 +106,18 @@ def produce(
     if idempotent and acks is not Acks.ALL:
         raise Misuse("--idempotent needs --acks all")
     headers = [(name, text.encode()) for name, text in name_values(header or [], "--header").items()]
-    client = producer(
-        bootstrap,
-        {
-            "compression.type": str(compression),
-            "acks": str(acks),
-            "enable.idempotence": idempotent,
-            "topic.metadata.propagation.max.ms": _NEW_TOPIC_MS,
-            **name_values(client_options or [], "--client-option"),
-        },
-    )
-    delivery = Delivery(client, topic, partition, headers)
+    how = produce_settings(client_options or [])
+    settings = Settings(bootstrap, how.client_id, how.timeout_ms / 1000, _NEW_TOPIC_S)
     started = time.monotonic()
-    lines = [text.encode() for text in value] if value else input_lines(file)
-    _send_all(
-        delivery, (key_value(line, separator, key, null) for line in lines), show=not (quiet or as_json)
-    )
+    with connected(bootstrap, settings) as cluster:
+        delivery = Delivery(cluster, topic, how, _ACKS[acks], _CODECS[compression])
+        delivery.partition = None if partition == _ANY_PARTITION else partition
+        delivery.headers = headers
+        if idempotent:
+            delivery.identify()
+        lines = [text.encode() for text in value] if value else input_lines(file, delivery.catch_up)
+        records = (key_value(line, separator, key, null) for line in lines)
+        _send_all(delivery, records, show=not (quiet or as_json))
     summary = delivery.summary(time.monotonic() - started)
     if as_json:
         print_json(summary)
@@ -204,18 +134,36 @@ def _raise_failures(delivery: Delivery, bootstrap: str) -> None:
     raise CommandError(f"{lost} not sent: {reason.args[0]}", reason.next_step)
 
 
-def input_lines(file: Path | None) -> Iterator[bytes]:
-    """Lines without their line feed."""
+def input_lines(file: Path | None, before_waiting: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """Lines without their line feed.  `before_waiting` is called when there is nothing to read now."""
     if file is None:
         if sys.stdin.isatty():
             print("one record a line, Ctrl-D to end", file=sys.stderr)
-        yield from (line.removesuffix(b"\n") for line in sys.stdin.buffer)
+        yield from _lines_of(sys.stdin.fileno(), before_waiting)
         return
     try:
         with file.open("rb") as opened:
             yield from (line.removesuffix(b"\n") for line in opened)
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _lines_of(descriptor: int, before_waiting: Callable[[], None]) -> Iterator[bytes]:
+    begun: list[bytes] = []  # of a line whose end is still to come
+    while True:
+        if not select.select([descriptor], [], [], 0)[0]:
+            before_waiting()
+        piece = os.read(descriptor, _READ_BYTES)
+        if not piece:
+            break
+        first, *following = piece.split(b"\n")
+        begun.append(first)
+        if following:
+            yield b"".join(begun)
+            yield from following[:-1]
+            begun = following[-1:]
+    if any(begun):
+        yield b"".join(begun)
 
 
 def _send_all(delivery: Delivery, records: Iterable[KeyValue], show: bool) -> None:
@@ -225,7 +173,7 @@ def _send_all(delivery: Delivery, records: Iterable[KeyValue], show: bool) -> No
     try:
         for record in records:
             delivery.send(record)
-            if delivery.hopeless:
+            if delivery.is_hopeless:
                 break
             if show and time.monotonic() - shown > _PROGRESS_SECONDS:
                 shown = time.monotonic()
@@ -235,7 +183,7 @@ def _send_all(delivery: Delivery, records: Iterable[KeyValue], show: bool) -> No
                 )
     except KeyboardInterrupt:
         pass  # no more, but what was read is still sent
-    delivery.finish()
+    delivery.catch_up()
     if show:
         print("\r\x1b[K", end="", file=sys.stderr)
 

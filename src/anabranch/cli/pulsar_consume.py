@@ -12,45 +12,29 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 from anabranch.base.clock import SystemClock
 from anabranch.cli.failure import Misuse
 from anabranch.cli.options import duration_ms, moment_ms
 from anabranch.cli.pulsar_client import DEFAULT_SERVICE, Pulsar, Service, connected, library
-from anabranch.cli.render import Columns, as_json, as_text
+from anabranch.cli.render import Columns, Shown, as_json, as_text
 
 _POLL_MS = 200
 _QUIET_MS = 1000  # a subscription has no end; without --follow this long without a message is one
 
 
-class Record:
-    """A Pulsar message as the renderer knows Kafka's."""
-
-    def __init__(self, message: Any) -> None:
-        self.message = message
-
-    def topic(self) -> str:
-        return str(self.message.topic_name())
-
-    def partition(self) -> int:
-        return max(0, int(self.message.message_id().partition()))
-
-    def offset(self) -> int:
-        id = self.message.message_id()
-        return int(id.entry_id()) + max(0, int(id.batch_index()))
-
-    def timestamp(self) -> tuple[int, int]:
-        return TIMESTAMP_CREATE_TIME, self.message.event_timestamp() or self.message.publish_timestamp()
-
-    def key(self) -> str | None:
-        return self.message.partition_key() or None
-
-    def value(self) -> bytes:
-        return bytes(self.message.data())
-
-    def headers(self) -> list[tuple[str, str]]:
-        return sorted(self.message.properties().items())
+def _shown(message: Any) -> Shown:
+    id = message.message_id()
+    return Shown(
+        str(message.topic_name()),
+        max(0, int(id.partition())),
+        int(id.entry_id()) + max(0, int(id.batch_index())),
+        message.event_timestamp() or message.publish_timestamp(),
+        False,
+        message.partition_key() or None,
+        bytes(message.data()),
+        sorted(message.properties().items()),
+    )
 
 
 def consume(
@@ -78,7 +62,7 @@ def consume(
 ) -> None:
     """Print the messages of a topic."""
     columns = Columns(timestamps, offsets, headers, keys)
-    render: Callable[[Any], bytes] = as_json if json_ else lambda record: as_text(record, columns)
+    render: Callable[[Shown], bytes] = as_json if json_ else lambda record: as_text(record, columns)
     since_ms = _since_ms(start)
     stop = _on_interrupt()
     with connected(service) as client:
@@ -88,7 +72,7 @@ def consume(
             else _consume(client, topic, subscription, start, follow, stop)
         )
         for written, message in enumerate(source, 1):
-            sys.stdout.buffer.write(render(Record(message)))
+            sys.stdout.buffer.write(render(_shown(message)))
             if follow:
                 sys.stdout.buffer.flush()
             if written == limit:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anabranch.cli.delivery import KeyValue
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import Json, name_values
 from anabranch.cli.output import print_json
@@ -21,7 +22,6 @@ from anabranch.cli.produce import (
     InputFile,
     Key,
     KeySeparator,
-    KeyValue,
     Values,
     input_lines,
     key_value,

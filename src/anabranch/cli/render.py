@@ -6,14 +6,28 @@
 Bytes that are not UTF-8 stay bytes in text, and become {"base64": "..."} in JSON.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
-
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 from anabranch.cli.options import show_moment
 from anabranch.cli.output import json_line, readable
 
 _NULL = b"null"
+
+Text = bytes | str
+
+
+class Shown(NamedTuple):
+    """A record, or a Pulsar message, as it is shown."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    is_append_time: bool
+    key: Text | None
+    value: Text | None
+    headers: Sequence[tuple[str, Text | None]]
 
 
 class Columns(NamedTuple):
@@ -23,40 +37,39 @@ class Columns(NamedTuple):
     keys: bool
 
 
-def as_text(message: Message, columns: Columns) -> bytes:
+def as_text(record: Shown, columns: Columns) -> bytes:
     cells: list[bytes] = []
     if columns.timestamps:
-        kind, timestamp_ms = message.timestamp()
-        cells.append(b"-" if kind == TIMESTAMP_NOT_AVAILABLE else show_moment(timestamp_ms).encode())
+        cells.append(b"-" if record.timestamp_ms is None else show_moment(record.timestamp_ms).encode())
     if columns.offsets:
-        cells.append(f"{message.partition()}:{message.offset()}".encode())
+        cells.append(f"{record.partition}:{record.offset}".encode())
     if columns.headers:
-        pairs = message.headers() or []
-        cells.append(b",".join(name.encode() + b"=" + _bytes(value) for name, value in pairs) or b"-")
+        cells.append(
+            b",".join(name.encode() + b"=" + _bytes(value) for name, value in record.headers) or b"-"
+        )
     if columns.keys:
-        cells.append(_bytes(message.key()))
-    cells.append(_bytes(message.value()))
+        cells.append(_bytes(record.key))
+    cells.append(_bytes(record.value))
     return b"\t".join(cells) + b"\n"
 
 
-def as_json(message: Message) -> bytes:
-    kind, timestamp_ms = message.timestamp()
+def as_json(record: Shown) -> bytes:
     line = json_line(
         {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp": None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
-            "timestamp_type": "LogAppendTime" if kind == TIMESTAMP_LOG_APPEND_TIME else "CreateTime",
-            "key": readable(message.key()),
-            "value": readable(message.value()),
-            "headers": [[name, readable(value)] for name, value in message.headers() or []],
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            "timestamp_type": "LogAppendTime" if record.is_append_time else "CreateTime",
+            "key": readable(record.key),
+            "value": readable(record.value),
+            "headers": [[name, readable(value)] for name, value in record.headers],
         }
     )
     return line.encode() + b"\n"
 
 
-def _bytes(data: bytes | str | None) -> bytes:
+def _bytes(data: Text | None) -> bytes:
     if data is None:
         return _NULL
     return data.encode() if isinstance(data, str) else data

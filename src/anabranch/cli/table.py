@@ -11,13 +11,22 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from anabranch.base.errors import AnabranchError
-from anabranch.cli.client import admin, answer_of, cluster_metadata, topic_metadata
+from anabranch.cli.client import (
+    BROKER,
+    TOPIC,
+    alter_configs,
+    connected,
+    describe_configs,
+    partitions_of,
+    reach,
+)
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, duration_ms
 from anabranch.cli.output import print_json, print_table
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import ANY, Broker
 from anabranch.log.config_table import ENABLE, LOCATION, RETENTION
 from anabranch.server.config_tables import MAINTAIN, ROOT, ROOTS
 
@@ -45,20 +54,21 @@ def enable(
     kept_ms = duration_ms(retention) if retention is not None else None
     if retention is not None and kept_ms is None:
         raise Misuse(f"--retention {retention!r} is no time; write 12h or 90d")
-    client = admin(bootstrap)
-    topic_metadata(client, bootstrap, topic)
-    present = _present_place(client, bootstrap, topic)
-    if location is None:
-        place = present or _usual_place(client, bootstrap, topic)
-    else:
-        place = location.absolute()
-        table_view.check_move(topic, present, place)
-    changes = [_set(ENABLE.name, "true"), _set(LOCATION.name, str(place))]
-    if kept_ms is not None:
-        changes.append(_set(RETENTION.name, str(kept_ms)))
-    _alter(client, bootstrap, topic, changes)
+    with connected(bootstrap) as cluster:
+        partitions_of(cluster, topic)
+        present = _present_place(cluster, topic)
+        if location is None:
+            place = present or _usual_place(cluster, topic)
+        else:
+            place = location.absolute()
+            table_view.check_move(topic, present, place)
+        changes: dict[str, str | None] = {ENABLE.name: "true", LOCATION.name: str(place)}
+        if kept_ms is not None:
+            changes[RETENTION.name] = str(kept_ms)
+        alter_configs(cluster, ANY, TOPIC, topic, changes)
+        is_maintained = location is None or _is_maintained(place, _told_by_broker(cluster))
     print(f"{topic} is kept as a table in {place}")
-    if location is not None and not _is_maintained(place, _told_by_broker(client, bootstrap)):
+    if not is_maintained:
         print(
             "anabranch: the broker does not maintain tables there\n"
             "  allow it with the broker's option anabranch.table.roots, or run `anabranch table run --root`",
@@ -66,29 +76,27 @@ def enable(
         )
 
 
-def _present_place(client: AdminClient, bootstrap: str, topic: str) -> Path | None:
+def _present_place(cluster: Cluster, topic: str) -> Path | None:
     """Where the topic's table is, or was before it was disabled."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    told = answer_of(client.describe_configs([resource])[resource], bootstrap)
-    value = told[LOCATION.name].value if LOCATION.name in told else None
+    told = {one.name: one.value for one in describe_configs(cluster, ANY, TOPIC, topic)}
+    value = told.get(LOCATION.name)
     return Path(value) if value else None
 
 
-def _usual_place(client: AdminClient, bootstrap: str, topic: str) -> Path:
+def _usual_place(cluster: Cluster, topic: str) -> Path:
     from anabranch.cli import table_view
 
-    root = _told_by_broker(client, bootstrap).get(ROOT)
+    root = _told_by_broker(cluster).get(ROOT)
     if not root:
         raise CommandError("the broker does not say where tables go", "name a folder with --location DIR")
-    return table_view.place_in(Path(root), topic, bootstrap)
+    return table_view.place_in(Path(root), topic, cluster)
 
 
-def _told_by_broker(client: AdminClient, bootstrap: str) -> dict[str, str]:
+def _told_by_broker(cluster: Cluster) -> dict[str, str]:
     """The options of a broker that are about tables."""
-    broker = next(iter(cluster_metadata(client, bootstrap).brokers))
-    resource = ConfigResource(ResourceType.BROKER, str(broker))
-    told = answer_of(client.describe_configs([resource])[resource], bootstrap)
-    return {name: entry.value or "" for name, entry in told.items() if name.startswith("anabranch.table.")}
+    id = cluster.brokers()[0]
+    told = describe_configs(cluster, Broker(id), BROKER, str(id))
+    return {one.name: one.value or "" for one in told if one.name.startswith("anabranch.table.")}
 
 
 def _is_maintained(place: Path, told: dict[str, str]) -> bool:
@@ -101,21 +109,12 @@ def _roots(told: dict[str, str]) -> list[Path]:
     return [Path(root) for root in (told.get(ROOT, ""), *told.get(ROOTS, "").split(",")) if root]
 
 
-def _set(name: str, value: str) -> ConfigEntry:
-    return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-
-
-def _alter(client: AdminClient, bootstrap: str, topic: str, changes: list[ConfigEntry]) -> None:
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
-    answer_of(client.incremental_alter_configs([resource])[resource], bootstrap)
-
-
 @app.command("disable")
 def disable(topic: Topic, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Keep a topic as a table no longer.  Its files stay, and count again if it is enabled in time."""
-    client = admin(bootstrap)
-    topic_metadata(client, bootstrap, topic)
-    _alter(client, bootstrap, topic, [_set(ENABLE.name, "false")])
+    with connected(bootstrap) as cluster:
+        partitions_of(cluster, topic)
+        alter_configs(cluster, ANY, TOPIC, topic, {ENABLE.name: "false"})
     print(f"{topic} is not kept as a table any more; its files stay where they are")
 
 
@@ -124,8 +123,8 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
     """List topics that are kept as tables."""
     from anabranch.cli import table_view
 
-    admin(bootstrap)
-    rows = table_view.summaries(bootstrap)
+    with connected(bootstrap) as cluster:
+        rows = table_view.summaries(cluster)
     if as_json:
         print_json(rows)
     else:
@@ -142,8 +141,9 @@ def describe(
     """Show a table: what it covers, partition by partition, and how far it is behind."""
     from anabranch.cli import table_view
 
-    topic_metadata(admin(bootstrap), bootstrap, topic)
-    whole, partitions, its_files = table_view.description(topic, bootstrap)
+    with connected(bootstrap) as cluster:
+        partitions_of(cluster, topic)
+        whole, partitions, its_files = table_view.description(topic, cluster)
     if as_json:
         print_json(its_files if files else {**whole, "partitions": partitions})
     elif files:
@@ -184,13 +184,18 @@ def run(
         from anabranch.pipelines.tables import run as running
     except ImportError as error:
         raise CommandError(f"this needs: pip install 'anabranch[spark]' ({error})") from error
-    client = admin(bootstrap)
+    reach(bootstrap)
     if with_parent:
         running.end_with_parent()
     # Whoever may change a topic's options must not choose where whoever runs this writes.
-    allowed = roots or _roots(_told_by_broker(client, bootstrap))
+    allowed = roots or _allowed(bootstrap)
     with _in_words():
         running.run(running.Wanted(bootstrap, registry, master, interval, once, allowed), _tell)
+
+
+def _allowed(bootstrap: str) -> list[Path]:
+    with connected(bootstrap) as cluster:
+        return _roots(_told_by_broker(cluster))
 
 
 def _tell(done: Any) -> None:

@@ -12,9 +12,10 @@ from urllib.parse import quote
 from anabranch.base.errors import AnabranchError
 from anabranch.cli.failure import CommandError
 from anabranch.cli.options import show_moment
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.group_offsets import committed_offsets
 from anabranch.pipelines.tables.progress import problem_of
-from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Settings, TopicPartition
-from anabranch.spark.group_offsets import committed_offsets
 from anabranch.spark.table_settings import TableSettings, enabled_tables, group_of
 from anabranch.tables.folder import TableFolder, check_owner
 from anabranch.tables.snapshot import Snapshot, Span
@@ -24,19 +25,17 @@ Row = dict[str, Any]
 
 
 @contextmanager
-def asking(bootstrap: str) -> Iterator[Cluster]:
-    """A cluster, whose errors end the command."""
+def _in_own_words() -> Iterator[None]:
+    """What is wrong with a table is said as it is, and ends the command."""
     try:
-        with Cluster(Settings(bootstrap, "anabranch-cli")) as cluster:
-            yield cluster
+        yield
     except AnabranchError as error:
         raise CommandError(str(error)) from error
 
 
-def place_in(root: Path, topic: str, bootstrap: str) -> Path:
+def place_in(root: Path, topic: str, cluster: Cluster) -> Path:
     """Where a topic's table goes.  One that is deleted and made anew is another one, with another table."""
-    with asking(bootstrap) as cluster:
-        return root / f"{quote(topic, safe='')}-{cluster.topic_ids([topic])[topic]}"
+    return root / f"{quote(topic, safe='')}-{cluster.topic_ids([topic])[topic]}"
 
 
 def check_move(topic: str, present: Path | None, wanted: Path) -> None:
@@ -54,9 +53,9 @@ def check_move(topic: str, present: Path | None, wanted: Path) -> None:
         )
 
 
-def summaries(bootstrap: str) -> list[Row]:
+def summaries(cluster: Cluster) -> list[Row]:
     """A row a table.  What is wrong with one is said there, and hides none of the others."""
-    with asking(bootstrap) as cluster:
+    with _in_own_words():
         return [_summary(one, cluster) for one in enabled_tables(cluster, cluster.topics(), must_know=False)]
 
 
@@ -117,9 +116,9 @@ def _partition(one: TopicPartition, table: Snapshot | None, log: Span) -> Row:
     }
 
 
-def description(topic: str, bootstrap: str) -> tuple[Row, list[Row], list[Row]]:
+def description(topic: str, cluster: Cluster) -> tuple[Row, list[Row], list[Row]]:
     """A table as a whole, its partitions, and its files."""
-    with asking(bootstrap) as cluster:
+    with _in_own_words():
         settings = next(iter(enabled_tables(cluster, [topic])), None)
         if settings is None:
             raise CommandError(

@@ -4,23 +4,24 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
 
+from anabranch.base.ids import id_text
 from anabranch.cli.changes import Set, Unset, changes
-from anabranch.cli.client import admin, answer_of, cluster_metadata, topic_metadata
+from anabranch.cli.client import (
+    ANSWER_S,
+    TOPIC,
+    alter_configs,
+    connected,
+    describe_configs,
+    partitions_of,
+)
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, name_values
 from anabranch.cli.output import print_json, print_table
+from anabranch.client.answers import check, check_told
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster
+from anabranch.client.destinations import ANY, CONTROLLER, TopicPartition
+from anabranch.client.requests import CREATE_PARTITIONS, DELETE_TOPICS, Request
 
 app = typer.Typer(help="Make, look at, change and remove topics.", no_args_is_help=True)
 
@@ -52,17 +53,19 @@ def create(
 ) -> None:
     """Make topics."""
     settings = name_values(config or [], "--config")
-    client = admin(bootstrap)
-    wanted = [NewTopic(name, partitions, replication, config=settings) for name in names]
-    there = cluster_metadata(client, bootstrap).topics if if_not_exists else {}
-    new = [topic for topic in wanted if topic.topic not in there]
-    for name, future in (client.create_topics(new) if new else {}).items():
-        answer_of(future, bootstrap)
-        if not as_json:
-            print(f"created {name}")
+    with connected(bootstrap) as cluster:
+        there = _names(cluster) if if_not_exists else set()
+        new = [name for name in names if name not in there]
+        for name in new:
+            cluster.create_topic(name, partitions, replication, settings)
+            if not as_json:
+                print(f"created {name}")
     if as_json:
-        made = {topic.topic for topic in new}
-        print_json([{"name": name, "created": name in made} for name in names])
+        print_json([{"name": name, "created": name in new} for name in names])
+
+
+def _names(cluster: Cluster) -> set[str]:
+    return {topic.name for topic in cluster.metadata(None).topics}
 
 
 @app.command("list")
@@ -72,10 +75,11 @@ def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List topics and their partition counts."""
-    topics = cluster_metadata(admin(bootstrap), bootstrap).topics
+    with connected(bootstrap) as cluster:
+        topics = {topic.name: len(topic.partitions) for topic in cluster.metadata(None).topics}
     rows = [
-        {"name": name, "partitions": len(topic.partitions)}
-        for name, topic in sorted(topics.items())
+        {"name": name, "partitions": partitions}
+        for name, partitions in sorted(topics.items())
         if internal or not name.startswith("__")
     ]
     if as_json:
@@ -96,8 +100,8 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show topics: partitions, leaders, replicas, offsets, settings."""
-    client = admin(bootstrap)
-    described = [_describe(client, bootstrap, name, all_configs) for name in names]
+    with connected(bootstrap) as cluster:
+        described = [_describe(cluster, name, all_configs) for name in names]
     if as_json:
         print_json(described)
         return
@@ -108,41 +112,33 @@ def describe(
             print(f"  {name}={value}")
 
 
-def _describe(client: AdminClient, bootstrap: str, name: str, all_configs: bool) -> dict[str, Any]:
-    topic_metadata(client, bootstrap, name)  # its error names the topic
-    topic = answer_of(client.describe_topics(TopicCollection([name]))[name], bootstrap)
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    settings = answer_of(client.describe_configs([resource])[resource], bootstrap)
-    ids = [partition.id for partition in topic.partitions]
-    starts = _offsets(client, bootstrap, name, ids, OffsetSpec.earliest())
-    ends = _offsets(client, bootstrap, name, ids, OffsetSpec.latest())
+def _describe(cluster: Cluster, name: str, all_configs: bool) -> dict[str, Any]:
+    places = [TopicPartition(name, partition) for partition in partitions_of(cluster, name)]
+    (topic,) = cluster.metadata([name]).topics
+    check(topic.error_code, f"topic {name!r}")
+    settings = describe_configs(cluster, ANY, TOPIC, name)
+    starts = cluster.offsets_at(dict.fromkeys(places, EARLIEST))
+    ends = cluster.offsets_at(dict.fromkeys(places, LATEST))
     return {
         "name": name,
-        "id": str(topic.topic_id),
+        "id": id_text(topic.topic_id) if topic.topic_id else None,
         "partitions": [
             {
-                "partition": partition.id,
-                "leader": partition.leader.id if partition.leader else None,
-                "replicas": [node.id for node in partition.replicas],
-                "isr": [node.id for node in partition.isr],
-                "start": starts[partition.id],
-                "end": ends[partition.id],
+                "partition": one.partition_index,
+                "leader": one.leader_id if one.leader_id >= 0 else None,
+                "replicas": one.replica_nodes,
+                "isr": one.isr_nodes,
+                "start": starts[TopicPartition(name, one.partition_index)],
+                "end": ends[TopicPartition(name, one.partition_index)],
             }
-            for partition in topic.partitions
+            for one in sorted(topic.partitions, key=lambda one: int(one.partition_index))
         ],
         "configs": {
             setting.name: setting.value
-            for setting in sorted(settings.values(), key=lambda setting: setting.name)
-            if all_configs or setting.source == _SET_ON_TOPIC
+            for setting in sorted(settings, key=lambda setting: str(setting.name))
+            if all_configs or setting.config_source == _SET_ON_TOPIC
         },
     }
-
-
-def _offsets(
-    client: AdminClient, bootstrap: str, name: str, partitions: list[int], which: OffsetSpec
-) -> dict[int, int]:
-    asked = client.list_offsets({TopicPartition(name, partition): which for partition in partitions})
-    return {place.partition: answer_of(future, bootstrap).offset for place, future in asked.items()}
 
 
 @app.command("alter")
@@ -159,19 +155,19 @@ def alter(
     told = changes(config, unset)
     if not told and partitions is None:
         raise Misuse("nothing to change", "give --partitions, --config NAME=VALUE or --unset NAME")
-    client = admin(bootstrap)
-    if told:
-        entries = [_change(key, value) for key, value in told.items()]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        answer_of(client.incremental_alter_configs([resource])[resource], bootstrap)
-    if partitions is not None:
-        answer_of(client.create_partitions([NewPartitions(name, partitions)])[name], bootstrap)
+    with connected(bootstrap) as cluster:
+        if told:
+            alter_configs(cluster, ANY, TOPIC, name, told)
+        if partitions is not None:
+            _add_partitions(cluster, name, partitions)
     print(f"altered {name}")
 
 
-def _change(name: str, value: str | None) -> ConfigEntry:
-    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-    return ConfigEntry(name, value or "", incremental_operation=operation)
+def _add_partitions(cluster: Cluster, name: str, count: int) -> None:
+    topics = [{"name": name, "count": count, "assignments": None}]
+    values = {"topics": topics, "timeout": round(ANSWER_S * 1000), "validate_only": False}
+    (result,) = cluster.send(CONTROLLER, Request(CREATE_PARTITIONS, values)).results
+    check_told(result.error_code, result.error_message, f"topic {name!r}")
 
 
 @app.command("delete")
@@ -184,16 +180,23 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Remove topics and everything in them."""
-    client = admin(bootstrap)
-    there = cluster_metadata(client, bootstrap).topics
-    absent = [name for name in names if name not in there]
-    if absent and not if_exists:
-        raise CommandError(
-            f"there is no topic {', '.join(absent)}", "`anabranch topic list` shows the topics"
-        )
-    doomed = [name for name in names if name in there]
-    if doomed and not yes and sys.stdin.isatty():
-        typer.confirm(f"delete {', '.join(doomed)} and all records in it?", abort=True)
-    for name, future in (client.delete_topics(doomed) if doomed else {}).items():
-        answer_of(future, bootstrap)
-        print(f"deleted {name}")
+    with connected(bootstrap) as cluster:
+        there = _names(cluster)
+        absent = [name for name in names if name not in there]
+        if absent and not if_exists:
+            raise CommandError(
+                f"there is no topic {', '.join(absent)}", "`anabranch topic list` shows the topics"
+            )
+        doomed = [name for name in names if name in there]
+        if doomed and not yes and sys.stdin.isatty():
+            typer.confirm(f"delete {', '.join(doomed)} and all records in it?", abort=True)
+        for name in doomed:
+            _delete(cluster, name)
+            print(f"deleted {name}")
+
+
+def _delete(cluster: Cluster, name: str) -> None:
+    timeout_ms = round(ANSWER_S * 1000)
+    values = {"topics": [{"name": name}], "topic_names": [name], "timeout": timeout_ms}
+    (result,) = cluster.send(CONTROLLER, Request(DELETE_TOPICS, values)).responses
+    check_told(result.error_code, result.error_message, f"topic {name!r}")

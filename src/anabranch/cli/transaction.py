@@ -10,24 +10,25 @@ An open transaction holds back every reader of committed records on its partitio
 """
 
 import sys
-import time
 from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.client import ANSWER_SECONDS
-from anabranch.cli.exchange import (
+from anabranch.cli.client import connected
+from anabranch.cli.failure import CommandError, Misuse
+from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, show_moment
+from anabranch.cli.output import print_json, print_table
+from anabranch.client.answers import check
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TRANSACTIONS, Broker, Coordinator, Leader, TopicPartition
+from anabranch.client.requests import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     INIT_PRODUCER_ID,
     LIST_TRANSACTIONS,
     WRITE_TXN_MARKERS,
-    Exchange,
-    check,
+    Request,
 )
-from anabranch.cli.failure import CommandError, Misuse
-from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, show_moment
-from anabranch.cli.output import print_json, print_table
 from anabranch.wire.kafka.schema import ErrorCode
 
 app = typer.Typer(help="Look at transactions, abort those that hang.", no_args_is_help=True)
@@ -37,12 +38,6 @@ Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic.")]
 
 _SEE_TRANSACTIONS = "`anabranch transaction list` shows the transactional ids"
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
-_RETRY_SECONDS = 0.1
-_RETRIABLE = (
-    ErrorCode.concurrent_transactions,
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.not_coordinator,
-)
 
 
 @app.command("list")
@@ -60,8 +55,8 @@ def list_(
     """List transactional ids, or the open transactions of a topic."""
     if state and topic:
         raise Misuse("--state and --topic exclude each other")
-    with Exchange(bootstrap) as exchange:
-        rows = _listed(exchange, state or []) if topic is None else _open_on(exchange, topic)
+    with connected(bootstrap) as cluster:
+        rows = _listed(cluster, state or []) if topic is None else _open_on(cluster, topic)
     if as_json:
         print_json(rows)
     elif rows:
@@ -70,10 +65,11 @@ def list_(
         print("no transactions" if topic is None else f"nothing is open on {topic}", file=sys.stderr)
 
 
-def _listed(exchange: Exchange, states: list[str]) -> list[dict[str, Any]]:
+def _listed(cluster: Cluster, states: list[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     filters = {"state_filters": states, "producer_id_filters": []}
-    for answer in exchange.to_all(LIST_TRANSACTIONS, filters):
+    for broker in cluster.brokers():
+        answer = cluster.send(Broker(broker), Request(LIST_TRANSACTIONS, filters))
         check(answer.error_code, "the transactions")
         if answer.unknown_state_filters:
             raise Misuse(f"there is no state {answer.unknown_state_filters[0]!r}")
@@ -84,9 +80,9 @@ def _listed(exchange: Exchange, states: list[str]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
-def _open_on(exchange: Exchange, topic: str) -> list[dict[str, Any]]:
-    partitions = exchange.partitions(topic)
-    ids = {row["producer_id"]: row["id"] for row in _listed(exchange, list(_OPEN))}
+def _open_on(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
+    partitions = [one.partition for one in cluster.partitions([topic])]
+    ids = {row["producer_id"]: row["id"] for row in _listed(cluster, list(_OPEN))}
     return [
         {
             "partition": partition,
@@ -97,14 +93,15 @@ def _open_on(exchange: Exchange, topic: str) -> list[dict[str, Any]]:
             "id": ids.get(producer.producer_id),
         }
         for partition in partitions
-        for producer in _producers(exchange, topic, partition)
+        for producer in _producers(cluster, topic, partition)
         if producer.current_txn_start_offset >= 0
     ]
 
 
-def _producers(exchange: Exchange, topic: str, partition: int) -> list[Any]:
+def _producers(cluster: Cluster, topic: str, partition: int) -> list[Any]:
     asked = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
-    answer = exchange.to_leader(DESCRIBE_PRODUCERS, topic, partition, asked).topics[0].partitions[0]
+    leader = Leader(TopicPartition(topic, partition))
+    answer = cluster.send(leader, Request(DESCRIBE_PRODUCERS, asked)).topics[0].partitions[0]
     check(answer.error_code, f"{topic} partition {partition}")
     return list(answer.active_producers)
 
@@ -112,8 +109,8 @@ def _producers(exchange: Exchange, topic: str, partition: int) -> list[Any]:
 @app.command("describe")
 def describe(ids: Ids, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show transactions: producer, age, partitions and where each began there."""
-    with Exchange(bootstrap) as exchange:
-        described = [_describe(exchange, id) for id in ids]
+    with connected(bootstrap) as cluster:
+        described = [_describe(cluster, id) for id in ids]
     if as_json:
         print_json(described)
         return
@@ -125,8 +122,8 @@ def describe(ids: Ids, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOO
         print_table(one["partitions"])
 
 
-def _describe(exchange: Exchange, id: str) -> dict[str, Any]:
-    found = _find(exchange, id)
+def _describe(cluster: Cluster, id: str) -> dict[str, Any]:
+    found = _find(cluster, id)
     return {
         "id": id,
         "state": found.transaction_state,
@@ -138,7 +135,7 @@ def _describe(exchange: Exchange, id: str) -> dict[str, Any]:
             {
                 "topic": topic.topic,
                 "partition": partition,
-                "first_offset": _first_offset(exchange, topic.topic, partition, found.producer_id),
+                "first_offset": _first_offset(cluster, topic.topic, partition, found.producer_id),
             }
             for topic in sorted(found.topics, key=lambda topic: str(topic.topic))
             for partition in sorted(topic.partitions)
@@ -146,9 +143,10 @@ def _describe(exchange: Exchange, id: str) -> dict[str, Any]:
     }
 
 
-def _find(exchange: Exchange, id: str) -> Any:
+def _find(cluster: Cluster, id: str) -> Any:
     asked = {"transactional_ids": [id]}
-    found = exchange.to_coordinator(DESCRIBE_TRANSACTIONS, id, asked).transaction_states[0]
+    to = Coordinator(TRANSACTIONS, id)
+    found = cluster.send(to, Request(DESCRIBE_TRANSACTIONS, asked)).transaction_states[0]
     if found.error_code == ErrorCode.transactional_id_not_found:
         raise CommandError(f"there is no transactional id {id!r}", _SEE_TRANSACTIONS)
     check(found.error_code, id)
@@ -159,9 +157,9 @@ def _is_open(found: Any) -> bool:
     return found.transaction_state in _OPEN
 
 
-def _first_offset(exchange: Exchange, topic: str, partition: int, producer_id: int) -> int | None:
+def _first_offset(cluster: Cluster, topic: str, partition: int, producer_id: int) -> int | None:
     """Where the producer's transaction begins on a partition; None if it has written nothing there."""
-    for producer in _producers(exchange, topic, partition):
+    for producer in _producers(cluster, topic, partition):
         if producer.producer_id == producer_id and producer.current_txn_start_offset >= 0:
             return int(producer.current_txn_start_offset)
     return None
@@ -184,16 +182,16 @@ def abort(
     place = (topic, partition, producer_id)
     if (id is None) == (place == (None, None, None)):
         raise Misuse("which: give an ID, or --topic, --partition and --producer-id")
-    with Exchange(bootstrap) as exchange:
+    with connected(bootstrap) as cluster:
         if id is not None:
             _confirm(f"abort the transaction of {id} and fence its producer?", yes)
-            _abort_known(exchange, id)
+            _abort_known(cluster, id)
             print(f"aborted the transaction of {id}")
             return
         if topic is None or partition is None or producer_id is None:
             raise Misuse("--topic, --partition and --producer-id are needed together")
         _confirm(f"abort the transaction of producer {producer_id} on {topic} partition {partition}?", yes)
-        _abort_on(exchange, topic, partition, producer_id)
+        _abort_on(cluster, topic, partition, producer_id)
         print(f"aborted the transaction of producer {producer_id} on {topic} partition {partition}")
 
 
@@ -202,8 +200,8 @@ def _confirm(question: str, yes: bool) -> None:
         typer.confirm(question, abort=True)
 
 
-def _abort_known(exchange: Exchange, id: str) -> None:
-    found = _find(exchange, id)
+def _abort_known(cluster: Cluster, id: str) -> None:
+    found = _find(cluster, id)
     if not _is_open(found):
         raise CommandError(f"{id!r} has no open transaction: {found.transaction_state}")
     instance = {
@@ -212,23 +210,19 @@ def _abort_known(exchange: Exchange, id: str) -> None:
         "producer_id": -1,
         "producer_epoch": -1,
     }
-    deadline = time.monotonic() + ANSWER_SECONDS
-    answer = exchange.to_coordinator(INIT_PRODUCER_ID, id, instance)
-    while answer.error_code in _RETRIABLE and time.monotonic() < deadline:
-        time.sleep(_RETRY_SECONDS)
-        answer = exchange.to_coordinator(INIT_PRODUCER_ID, id, instance)
+    answer = cluster.send(Coordinator(TRANSACTIONS, id), Request(INIT_PRODUCER_ID, instance))
     check(answer.error_code, id)
 
 
-def _abort_on(exchange: Exchange, topic: str, partition: int, producer_id: int) -> None:
+def _abort_on(cluster: Cluster, topic: str, partition: int, producer_id: int) -> None:
     where = f"{topic} partition {partition}"
-    mine = [one for one in _producers(exchange, topic, partition) if one.producer_id == producer_id]
+    mine = [one for one in _producers(cluster, topic, partition) if one.producer_id == producer_id]
     if not mine or mine[0].current_txn_start_offset < 0:
         raise CommandError(
             f"producer {producer_id} has nothing open on {where}",
             f"`anabranch transaction list --topic {topic}` shows what is",
         )
-    for known in _listed(exchange, list(_OPEN)):
+    for known in _listed(cluster, list(_OPEN)):
         if known["producer_id"] == producer_id:
             raise CommandError(
                 f"the transaction is not lost: it is that of {known['id']!r}",
@@ -242,5 +236,6 @@ def _abort_on(exchange: Exchange, topic: str, partition: int, producer_id: int) 
         # A producer that has ended nothing here has no epoch of its coordinator yet.
         "coordinator_epoch": max(0, mine[0].coordinator_epoch),
     }
-    answer = exchange.to_leader(WRITE_TXN_MARKERS, topic, partition, {"markers": [marker]})
+    leader = Leader(TopicPartition(topic, partition))
+    answer = cluster.send(leader, Request(WRITE_TXN_MARKERS, {"markers": [marker]}))
     check(answer.markers[0].topics[0].partitions[0].error_code, where)

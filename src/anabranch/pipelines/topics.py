@@ -1,10 +1,13 @@
 """The topics of a pipeline, asked of the broker: are they there, and how many records are waiting in them."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
-from anabranch.base.errors import NotFound, Unavailable
+from anabranch.base.errors import Exists, Invalid, NotFound, Unavailable
+from anabranch.client.cluster import LATEST, Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.settings import Settings
 from anabranch.pipelines.context import SOURCE, TopicUse
-from anabranch.spark.cluster import LATEST, Cluster, Settings, TopicPartition
 
 _ANSWER_S = 10.0
 
@@ -31,19 +34,19 @@ def missing(bootstrap: str, uses: Iterable[TopicUse]) -> list[TopicUse]:
 
 def create_sinks(bootstrap: str, uses: Iterable[TopicUse]) -> list[str]:
     """Makes the topics that are written and are not there, as the broker makes topics by default."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     names = sorted({use.topic for use in missing(bootstrap, uses) if use.role != SOURCE})
-    if names:
-        admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "anabranch-pipeline"})
-        for name, made in admin.create_topics([NewTopic(name) for name in names]).items():
-            try:
-                made.result(_ANSWER_S)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another run was quicker
-                    raise Unavailable(f"the topic {name} cannot be made: {error.args[0].str()}") from error
+    with Cluster(Settings(bootstrap, "anabranch-pipeline", _ANSWER_S)) as cluster:
+        for name in names:
+            with suppress(Exists):  # another run was quicker
+                _create(cluster, name)
     return names
+
+
+def _create(cluster: Cluster, name: str) -> None:
+    try:
+        cluster.create_topic(name)
+    except Invalid as error:
+        raise Unavailable(f"the topic {name} cannot be made: {error}") from error
 
 
 def behind_now(

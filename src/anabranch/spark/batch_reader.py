@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from anabranch.base.errors import Unavailable
-from anabranch.spark.cluster import EARLIEST, Cluster, Offsets, TopicPartition
+from anabranch.client.cluster import EARLIEST, Cluster, Offsets
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.column_types import in_table
 from anabranch.spark.filters import Wanted, push
 from anabranch.spark.history import Files, History, Parts, open_history

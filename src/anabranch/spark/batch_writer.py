@@ -19,10 +19,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import Cluster
+from anabranch.client.cluster import Cluster
+from anabranch.client.transactions import end_transaction, init_producer
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.row_columns import check_columns
-from anabranch.spark.transactions import end_transaction, init_producer
 from anabranch.spark.worker_process import Travels
 from anabranch.spark.written import Written
 
@@ -40,7 +40,7 @@ class BatchWriter(Travels, DataSourceArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         # Spark makes a process of its own for the commit, which has no use for these.
-        from anabranch.spark.producer import Producer
+        from anabranch.client.producer import Producer
         from anabranch.spark.writing import write_rows
 
         context = TaskContext.get()

@@ -30,8 +30,9 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import Filter, InputPartition
 
 from anabranch.base.errors import Invalid, Unavailable
+from anabranch.client.cluster import EARLIEST, Cluster
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.batch_reader import BatchReader
-from anabranch.spark.cluster import EARLIEST, Cluster, TopicPartition
 from anabranch.spark.column_types import in_table
 from anabranch.spark.columns import DELETES, of_table
 from anabranch.spark.fetching import among, read_ranges

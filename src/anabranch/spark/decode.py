@@ -22,12 +22,12 @@ import pyarrow as pa
 
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import Corrupt
+from anabranch.client.visible import Stored
 from anabranch.records.batch import LOG_APPEND_TIME
 from anabranch.records.compression import NONE, decompress
 from anabranch.spark import varints
 from anabranch.spark.column_types import HEADER_FIELDS
 from anabranch.spark.varints import Bytes, Ints
-from anabranch.spark.visible import Stored
 
 LARGEST_BATCH_BYTES = 256 << 20
 """Once decompressed.  A broker's own limit is a megabyte unless somebody raised it."""

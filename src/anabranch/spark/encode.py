@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.base.errors import Invalid
+from anabranch.client.producer import Writer
 from anabranch.records.batch import MAGIC, TRANSACTIONAL, BatchHeader
 from anabranch.records.builder import seal
 from anabranch.records.compression import compress
@@ -45,14 +46,6 @@ class Rows(NamedTuple):
             self.timestamps_ms[chosen],
             self.headers.take(index),
         )
-
-
-class Writer(NamedTuple):
-    """Who writes a batch: what its header says of the producer."""
-
-    producer_id: int = -1
-    producer_epoch: int = -1
-    transactional: bool = False
 
 
 def row_sizes(keys: pa.BinaryArray, values: pa.BinaryArray, headers: pa.BinaryArray) -> Ints:

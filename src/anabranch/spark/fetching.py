@@ -20,13 +20,14 @@ import pyarrow as pa
 
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import OffsetOutOfRange, Unavailable, UnknownTopic
-from anabranch.spark.answers import check
-from anabranch.spark.cluster import EARLIEST, Cluster, TopicPartition
+from anabranch.client.answers import check
+from anabranch.client.cluster import EARLIEST, Cluster
+from anabranch.client.destinations import Leader, TopicPartition
+from anabranch.client.requests import FETCH, Request
+from anabranch.client.visible import Aborted, visible_batches, whole_batches
 from anabranch.spark.columns import to_arrow
-from anabranch.spark.connection import FETCH, Connection
 from anabranch.spark.decode import Region, plain_parts, read_fields
 from anabranch.spark.ranges import DataLost, Fetching, Range
-from anabranch.spark.visible import Aborted, visible_batches, whole_batches
 from anabranch.wire.kafka.fetch import WISHES_TAG
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _read_range(
     cluster: Cluster, wanted: Range, how: Fetching, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     position = wanted.start
-    deadline = time.monotonic() + how.settings.timeout_s
+    pace = cluster.pace()
     if how.described:
         how = how._replace(is_lone=len(cluster.partitions([wanted.partition.topic])) == 1)
     while position < wanted.end:
@@ -60,7 +61,7 @@ def _read_range(
                 if fetched.rows is not None and fetched.rows.num_rows:
                     yield fetched.rows
                 if fetched.next_offset > position:
-                    deadline = time.monotonic() + how.settings.timeout_s
+                    pace.progressed()
                 position = fetched.next_offset
         except OffsetOutOfRange:
             position = _skip_lost(cluster, wanted._replace(start=position), how)
@@ -69,12 +70,12 @@ def _read_range(
                 raise DataLost(f"{wanted.partition} is not there any more: {error}. {_ADVICE}") from error
             return
         except Unavailable as error:
-            if time.monotonic() > deadline:
-                if how.fail_on_data_loss or not isinstance(error, _Ended):
+            try:
+                cluster.pause(pace, error)
+            except _Ended:
+                if how.fail_on_data_loss:
                     raise
                 return
-            cluster.forget()
-            time.sleep(0.05)
 
 
 class _Ended(DataLost, Unavailable):
@@ -98,12 +99,12 @@ def _skip_lost(cluster: Cluster, rest: Range, how: Fetching) -> int:
 
 def _fetched(cluster: Cluster, wanted: Range, how: Fetching, schema: pa.Schema) -> Iterator[_Fetched]:
     """What the leader gives, a request ahead of what is decoded."""
-    connection = cluster.connection(cluster.leader(wanted.partition))
-    _ask(connection, wanted.partition, wanted.start, how)
+    leader = Leader(wanted.partition)
+    pending = cluster.start(leader, _request(wanted.partition, wanted.start, how))
     position = wanted.start
     quiet_until = time.monotonic() + how.settings.timeout_s
     while True:
-        answer = _answer(connection.receive(), wanted.partition)
+        answer = _answer(pending.take(how.settings.timeout_s), wanted.partition)
         buffer = answer.records or b""
         stored = list(whole_batches(buffer))
         if stored:
@@ -113,7 +114,7 @@ def _fetched(cluster: Cluster, wanted: Range, how: Fetching, schema: pa.Schema) 
             limit = answer.last_stable_offset if how.committed else answer.high_watermark
             raise _Ended(f"{wanted.partition} ends at offset {limit}, before {wanted.end}. {_ADVICE}")
         if position < wanted.end:
-            _ask(connection, wanted.partition, position, how)
+            pending = cluster.start(leader, _request(wanted.partition, position, how))
         aborted = [Aborted(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
         visible = [
             one
@@ -146,7 +147,7 @@ def among(only: "Ints", offsets: "Ints") -> "np.typing.NDArray[np.bool_]":
     return found
 
 
-def _ask(connection: Connection, partition: TopicPartition, offset: int, how: Fetching) -> None:
+def _request(partition: TopicPartition, offset: int, how: Fetching) -> Request:
     one = {
         "partition": partition.partition,
         "current_leader_epoch": -1,
@@ -167,7 +168,7 @@ def _ask(connection: Connection, partition: TopicPartition, offset: int, how: Fe
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    connection.send(FETCH, values, {WISHES_TAG: bytes((how.wishes,))} if how.wishes else None)
+    return Request(FETCH, values, tags={WISHES_TAG: bytes((how.wishes,))} if how.wishes else None)
 
 
 def _answer(answer: Any, partition: TopicPartition) -> Any:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from anabranch.spark.cluster import TopicPartition
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.ranges import Range
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

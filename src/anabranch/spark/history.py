@@ -17,8 +17,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from anabranch.base.errors import Unavailable
-from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets, TopicPartition
-from anabranch.spark.group_offsets import committed_offsets
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster, Offsets
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.group_offsets import committed_offsets
 from anabranch.spark.ranges import Range
 from anabranch.spark.table_settings import TableSettings, enabled_tables, group_of
 from anabranch.tables.folder import TableFolder, check_owner

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from anabranch.base.errors import Invalid
+from anabranch.client.settings import Settings
 from anabranch.records.compression import NAMES as CODECS
-from anabranch.spark.cluster import Settings
 
 if TYPE_CHECKING:
     from anabranch.spark.values.writing import Values

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from anabranch.spark.cluster import Offsets, TopicPartition
+from anabranch.client.cluster import Offsets
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.ranges import Range
 
 

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import EARLIEST, LATEST, Offsets, TopicPartition
+from anabranch.client.cluster import EARLIEST, LATEST, Offsets
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.options import Options
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import Offsets, TopicPartition
+from anabranch.client.cluster import Offsets
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.positions import from_json
 
 

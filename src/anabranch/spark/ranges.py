@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.base.errors import AnabranchError
-from anabranch.spark.cluster import Settings, TopicPartition
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.settings import Settings
 from anabranch.wire.kafka.fetch import COMPACTED, DESCRIBED
 
 if TYPE_CHECKING:

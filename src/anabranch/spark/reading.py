@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import Cluster
+from anabranch.client.cluster import Cluster
 from anabranch.spark.column_types import PLAIN, PULSARS, TYPES
 from anabranch.spark.options import LEAST_FETCH_BYTES, OF_SCHEMAS, Options, settings
 from anabranch.spark.ranges import Fetching, Range

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import Cluster, TopicPartition
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.encode import Rows, as_binary, encode_headers, no_headers, row_sizes
 from anabranch.spark.partitioner import Partitioner
 from anabranch.spark.varints import Ints

@@ -10,7 +10,8 @@ import re
 from typing import NamedTuple
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import Cluster, TopicPartition
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.options import Options
 
 

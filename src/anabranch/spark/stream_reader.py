@@ -31,8 +31,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from anabranch.base.errors import Invalid, UnknownTopic
-from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets
-from anabranch.spark.group_offsets import commit_offsets
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster, Offsets
+from anabranch.client.group_offsets import commit_offsets
 from anabranch.spark.options import Options
 from anabranch.spark.planning import behind, divided, gathered, limited, ranges_between
 from anabranch.spark.positions import from_json, resolve, starting, to_json

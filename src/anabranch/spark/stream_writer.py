@@ -34,18 +34,19 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from anabranch.base.errors import AnabranchError, Invalid, Unavailable
-from anabranch.spark.cluster import Cluster, TopicPartition
-from anabranch.spark.group_offsets import Committed, commit_offsets, committed_offsets
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.group_offsets import Committed, commit_offsets, committed_offsets
+from anabranch.client.transactions import Transaction, end_transaction, init_producer
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.row_columns import check_columns
-from anabranch.spark.transactions import Transaction, end_transaction, init_producer
 from anabranch.spark.worker_process import Travels, keep_what_is_loaded
 from anabranch.spark.written import Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from anabranch.spark.producer import Producer
+    from anabranch.client.producer import Producer
 
 _QUERY = "sql.streaming.queryId"  # Spark's names, of what it tells its tasks
 _BATCH = "streaming.sql.batchId"
@@ -59,7 +60,7 @@ class StreamWriter(Travels, DataSourceStreamArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         # Processes that plan and commit have no use for these.
-        from anabranch.spark.producer import Producer
+        from anabranch.client.producer import Producer
         from anabranch.spark.writing import write_rows
 
         how = self._how

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.base.errors import Invalid
+from anabranch.client.answers import check
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import ANY
+from anabranch.client.requests import DESCRIBE_CONFIGS, Request
 from anabranch.log.config_table import DELETE_DELAY, ENABLE, LOCATION, RETENTION, TABLE_OPTIONS
-from anabranch.spark.answers import check
-from anabranch.spark.cluster import Cluster
 from anabranch.wire.kafka.schema import ErrorCode
 
-DESCRIBE_CONFIGS = 32
 _TOPIC = 2
 _NOT_FOR_US = {ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed}
 
@@ -33,7 +34,7 @@ def enabled_tables(cluster: Cluster, topics: Iterable[str], *, must_know: bool =
     if not named:
         return []
     try:
-        answer = cluster.persist(lambda: cluster.ask_any(DESCRIBE_CONFIGS, _question(named)))
+        answer = cluster.send(ANY, Request(DESCRIBE_CONFIGS, _question(named)))
     except Invalid:
         return []  # it does not know the question
     told: dict[str, dict[str, str | None]] = {}

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from anabranch.base.errors import Corrupt, Unavailable
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.batch_reader import BatchReader
-from anabranch.spark.cluster import TopicPartition
 from anabranch.spark.options import BATCH_READ, OF_SCHEMAS, Options
 from anabranch.spark.ranges import Range
 from anabranch.spark.reading import chosen_columns, spark_schema

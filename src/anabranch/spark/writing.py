@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from anabranch.spark.cluster import Cluster, TopicPartition
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.producer import Producer
 from anabranch.spark.encode import encode
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.partitioner import Partitioner
-from anabranch.spark.producer import Producer
 from anabranch.spark.rows import Sorter
 
 _TOGETHER_BYTES = 8 << 20

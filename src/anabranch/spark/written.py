@@ -2,8 +2,8 @@
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from anabranch.spark.cluster import TopicPartition
-from anabranch.spark.transactions import Transaction
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.transactions import Transaction
 
 
 class Written(WriterCommitMessage):

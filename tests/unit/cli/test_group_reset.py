@@ -1,10 +1,11 @@
 import pytest
 
 from anabranch.cli.failure import CommandError, Misuse
-from anabranch.cli.group_reset import Goal, Known, Place, goal
+from anabranch.cli.group_reset import Goal, Known, goal
+from anabranch.client.destinations import TopicPartition
 
 NOW_MS = 1_000_000_000
-PLACE = Place("orders", 0)
+PLACE = TopicPartition("orders", 0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-from anabranch.cli.produce import KeyValue, key_value
+from anabranch.cli.delivery import KeyValue
+from anabranch.cli.produce import key_value
 
 
 def test_a_line_is_a_value() -> None:

@@ -9,6 +9,7 @@ import pyarrow.compute
 import pytest
 
 from anabranch.base.errors import AnabranchError, Corrupt, UnsupportedForFormat
+from anabranch.client.visible import Aborted, visible_batches, whole_batches
 from anabranch.records.batch import HEADER_SIZE, read_header
 from anabranch.records.builder import build_batch, seal
 from anabranch.records.control import Marker, marker_batch
@@ -16,7 +17,6 @@ from anabranch.records.record import Record, iter_records, payload_of
 from anabranch.spark.column_types import TYPES, arrow_schema
 from anabranch.spark.columns import to_arrow
 from anabranch.spark.decode import plain_parts, read_fields
-from anabranch.spark.visible import Aborted, visible_batches, whole_batches
 
 SCHEMA = arrow_schema(tuple(TYPES))
 BASE_MS = 1_700_000_000_000

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from anabranch.base.errors import Invalid
+from anabranch.client.producer import Writer
 from anabranch.records.batch import crc_of, read_header
 from anabranch.records.record import Header, Record, check_records, iter_records, payload_of
-from anabranch.spark.encode import Rows, Writer, encode, encode_headers, no_headers
+from anabranch.spark.encode import Rows, encode, encode_headers, no_headers
 from anabranch.spark.partitioner import Partitioner, murmur2
 
 BASE_MS = 1_700_000_000_000

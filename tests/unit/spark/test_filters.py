@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from anabranch.spark.cluster import TopicPartition
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.filters import push
 from anabranch.spark.ranges import Range
 

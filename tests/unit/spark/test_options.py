@@ -3,6 +3,7 @@
 import pytest
 
 from anabranch.base.errors import Invalid
+from anabranch.client.settings import Settings
 from anabranch.spark.options import (
     BATCH_READ,
     BATCH_WRITE,
@@ -67,7 +68,7 @@ def test_flags_choices_and_times() -> None:
 
 def test_how_the_cluster_is_reached() -> None:
     given = {**SERVERS, "kafka.request.timeout.ms": "5000", "kafka.client.id": "me"}
-    assert settings(Options(given, BATCH_READ, "")) == ("127.0.0.1:9092", "me", 5.0)
+    assert settings(Options(given, BATCH_READ, "")) == Settings("127.0.0.1:9092", "me", 5.0)
     with pytest.raises(Invalid, match=r"bootstrap\.servers is missing"):
         settings(Options({}, BATCH_READ, ""))
     with pytest.raises(Invalid, match="only PLAINTEXT"):

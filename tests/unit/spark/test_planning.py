@@ -1,6 +1,6 @@
 """What a task of a micro-batch gets."""
 
-from anabranch.spark.cluster import TopicPartition
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.planning import gathered
 from anabranch.spark.ranges import Range
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import EARLIEST, LATEST, TopicPartition
-from anabranch.spark.connection import Address, addresses
+from anabranch.client.cluster import EARLIEST, LATEST
+from anabranch.client.destinations import Address, TopicPartition, addresses
 from anabranch.spark.options import BATCH_READ, Options
 from anabranch.spark.planning import behind, divided, limited, ranges_between
 from anabranch.spark.positions import Position, ending, from_json, starting, to_json

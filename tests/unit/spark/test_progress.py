@@ -1,6 +1,6 @@
 """Lag, from a query's progress as Spark writes it."""
 
-from anabranch.spark.cluster import TopicPartition
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.progress import lags, total_behind
 
 PROGRESS = {

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.cluster import Cluster
+from anabranch.client.cluster import Cluster
+from anabranch.client.requests import Request
 from anabranch.spark.table_settings import TableSettings, enabled_tables
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -17,14 +18,12 @@ class Answers:
     def __init__(self, **topics: dict[str, str] | ErrorCode) -> None:
         self._topics = topics
 
-    def persist(self, ask: Callable[[], Any]) -> Any:
-        return ask()
-
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         return {topic: f"id of {topic}" for topic in topics}
 
-    def ask_any(self, api_key: int, values: dict[str, Any]) -> Any:
-        return SimpleNamespace(results=[self._result(one["resource_name"]) for one in values["resources"]])
+    def send(self, to: object, request: Request) -> Any:
+        asked = request.values["resources"]
+        return SimpleNamespace(results=[self._result(one["resource_name"]) for one in asked])
 
     def _result(self, topic: str) -> Any:
         told = self._topics.get(topic, ErrorCode.unknown_topic_or_partition)

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.base.errors import Invalid, NotFound
-from anabranch.spark.cluster import TopicPartition
+from anabranch.client.destinations import TopicPartition
 from anabranch.spark.column_types import PULSARS, TYPES
 from anabranch.spark.columns import of_table
 from anabranch.spark.fetching import read_ranges

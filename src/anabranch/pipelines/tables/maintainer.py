@@ -30,12 +30,14 @@ from typing import NamedTuple
 import msgspec
 
 from anabranch.base.errors import AnabranchError, Fenced, NotFound, Unavailable
+from anabranch.client.cluster import EARLIEST, LATEST, Cluster, Offsets
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.settings import Settings
 from anabranch.pipelines.tables.copying import Copy, Done, Merge
 from anabranch.pipelines.tables.dividing import done_in_parts
 from anabranch.pipelines.tables.patience import Patience
 from anabranch.pipelines.tables.progress import Progress
 from anabranch.pipelines.tables.upkeep import Upkeep
-from anabranch.spark.cluster import EARLIEST, LATEST, Cluster, Offsets, Settings, TopicPartition
 from anabranch.spark.ranges import Fetching
 from anabranch.spark.table_settings import TableSettings, enabled_tables
 from anabranch.tables.changes import appended, begun

@@ -12,8 +12,9 @@ import logging
 import time
 
 from anabranch.base.errors import AnabranchError
-from anabranch.spark.cluster import Cluster, TopicPartition
-from anabranch.spark.group_offsets import commit_offsets, committed_offsets
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.group_offsets import commit_offsets, committed_offsets
 from anabranch.spark.table_settings import group_of
 from anabranch.tables.snapshot import Snapshot, Span
 

@@ -43,10 +43,10 @@ class Cursor:
 
     __slots__ = ("at", "frame", "items_left")
 
-    def __init__(self, frame: memoryview, at: int) -> None:
+    def __init__(self, frame: memoryview, at: int, max_items: int = MAX_ITEMS) -> None:
         self.frame = frame
         self.at = at
-        self.items_left = MAX_ITEMS
+        self.items_left = max_items
 
     def take(self, size: int) -> memoryview:
         at = self.at
@@ -93,9 +93,9 @@ def _request(api_key: int, version: int) -> _Read:
     return _struct(request_schema(api_key, version), request_schema(api_key, newest_version(api_key)))
 
 
-def decode_answer(api_key: int, version: int, frame: memoryview, at: int) -> Any:
+def decode_answer(api_key: int, version: int, frame: memoryview, at: int, max_items: int = MAX_ITEMS) -> Any:
     """The answer whose body starts at `at`.  Corrupt if the bytes are not one."""
-    return _answer(api_key, version)(Cursor(frame, at))
+    return _answer(api_key, version)(Cursor(frame, at, max_items))
 
 
 @cache

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from anabranch.client.settings import Settings
 from anabranch.pipelines.tables import copying
 from anabranch.pipelines.tables.copying import Copy, perform
-from anabranch.spark.cluster import Settings
 from anabranch.spark.ranges import Fetching
 from anabranch.spark.values.avro_types import list_of
 from anabranch.tables.snapshot import Span

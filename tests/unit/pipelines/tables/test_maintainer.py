@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from anabranch.base.errors import Unavailable
+from anabranch.client.cluster import EARLIEST
+from anabranch.client.destinations import TopicPartition
 from anabranch.pipelines.tables import maintainer as module
 from anabranch.pipelines.tables.copying import Copy, Done, Merge, failed
 from anabranch.pipelines.tables.maintainer import Maintainer, Round
 from anabranch.pipelines.tables.run import Wanted, keep_up
-from anabranch.spark.cluster import EARLIEST, TopicPartition
 from anabranch.spark.ranges import Fetching
 from anabranch.spark.table_settings import TableSettings
 from anabranch.tables.changes import Copied, begun

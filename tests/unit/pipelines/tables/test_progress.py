@@ -3,10 +3,11 @@ from typing import Any, cast
 import pytest
 
 from anabranch.base.errors import Unavailable
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import TopicPartition
+from anabranch.client.group_offsets import Committed
 from anabranch.pipelines.tables import progress as module
 from anabranch.pipelines.tables.progress import Progress
-from anabranch.spark.cluster import Cluster, TopicPartition
-from anabranch.spark.group_offsets import Committed
 from tests.unit.tables.conftest import data_file, snapshot
 
 NOBODY = cast("Cluster", None)

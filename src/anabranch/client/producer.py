@@ -15,28 +15,49 @@ twice.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from anabranch.base.errors import Invalid, Unavailable
-from anabranch.spark.answers import check, error_name
-from anabranch.spark.cluster import GROUPS, TRANSACTIONS, Cluster, TopicPartition
-from anabranch.spark.connection import (
+from anabranch.base.errors import AnabranchError, Invalid, Unavailable
+from anabranch.client.answers import check, error_name, kind_of
+from anabranch.client.blocking import Client, Pending
+from anabranch.client.destinations import GROUPS, TRANSACTIONS, Coordinator, Leader, TopicPartition
+from anabranch.client.group_offsets import by_topic, check_partitions, offset_items
+from anabranch.client.requests import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     PRODUCE,
     TXN_OFFSET_COMMIT,
-    Address,
-    Connection,
+    Request,
 )
-from anabranch.spark.encode import Writer
-from anabranch.spark.group_offsets import by_topic, check_partitions, offset_items
-from anabranch.spark.transactions import Transaction, init_producer
+from anabranch.client.transactions import Transaction, init_producer
 from anabranch.wire.kafka.schema import ErrorCode
 
 _MOST_ON_THEIR_WAY = 5  # requests, as Kafka's brokers can tell duplicates among
 _ALL = -1
+
+
+class Writer(NamedTuple):
+    """Who writes a batch: what its header says of the producer."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    transactional: bool = False
+
+
+class Settled(NamedTuple):
+    """What became of a batch: its base offset (-1 if nobody says), or why it was refused."""
+
+    partition: TopicPartition
+    batch: bytearray
+    base_offset: int
+    refusal: AnabranchError | None = None
+
+
+def raise_refusal(settled: Settled) -> None:
+    if settled.refusal is not None:
+        raise settled.refusal
 
 
 class _Unacknowledged(NamedTuple):
@@ -45,27 +66,33 @@ class _Unacknowledged(NamedTuple):
 
 
 class Producer:
-    def __init__(self, cluster: Cluster, acks: int, timeout_s: float) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        client: Client,
+        acks: int,
+        timeout_s: float,
+        on_settled: Callable[[Settled], None] = raise_refusal,
+    ) -> None:
+        self._client = client
         self._acks = acks
         self._timeout_s = timeout_s
+        self._on_settled = on_settled
         self._sequences: dict[TopicPartition, int] = {}
         self._unacknowledged: deque[_Unacknowledged] = deque()
-        self._asked: deque[tuple[Connection, _Unacknowledged]] = deque()
-        # Beside the cluster's own: there may be answers due on these while something else is asked.
-        self._connections: dict[Address, Connection] = {}
+        self._asked: deque[tuple[Pending, _Unacknowledged]] = deque()
         self._joined: set[TopicPartition] = set()
         self.transaction: Transaction | None = None
         self.writer = Writer()
 
     def identify(self) -> None:
         """An id for a producer that only must not store anything twice when it sends again."""
-        found = init_producer(self._cluster, None, 0)
+        found = init_producer(self._client, None, 0)
         self.writer = Writer(found.producer_id, found.producer_epoch)
+        self._sequences.clear()
 
     def begin(self, transactional_id: str, timeout_ms: int) -> None:
         """A transaction of that name.  One that was left open is aborted, and its producer is stopped."""
-        self.transaction = init_producer(self._cluster, transactional_id, timeout_ms)
+        self.transaction = init_producer(self._client, transactional_id, timeout_ms)
         self.writer = Writer(self.transaction.producer_id, self.transaction.producer_epoch, True)
 
     def sequence(self, partition: TopicPartition, records: int) -> int:
@@ -88,15 +115,11 @@ class Producer:
             "v3_and_below_producer_epoch": transaction.producer_epoch,
             "v3_and_below_topics": by_topic(new, "partitions"),
         }
-
-        def read(answer: Any) -> None:
-            for topic in answer.results_by_topic_v3_and_below:
-                for one in topic.results_by_partition:
-                    what = f"{topic.name}-{one.partition_index} in the transaction"
-                    check(one.partition_error_code, what)
-
-        name = transaction.transactional_id
-        self._cluster.to_coordinator(TRANSACTIONS, name, ADD_PARTITIONS_TO_TXN, values, read)
+        to = Coordinator(TRANSACTIONS, transaction.transactional_id)
+        answer = self._client.send(to, Request(ADD_PARTITIONS_TO_TXN, values))
+        for topic in answer.results_by_topic_v3_and_below:
+            for one in topic.results_by_partition:
+                check(one.partition_error_code, f"{topic.name}-{one.partition_index} in the transaction")
         self._joined.update(one for one, _ in new)
 
     def send(self, partition: TopicPartition, batch: bytearray) -> None:
@@ -120,6 +143,13 @@ class Producer:
             self._again()
         assert not self._unacknowledged, "something was neither stored nor refused"
 
+    def give_up(self) -> list[bytearray]:
+        """The batches that nobody has acknowledged; they are not sent again."""
+        given_up = [one.batch for one in self._unacknowledged]
+        self._unacknowledged.clear()
+        self.close()
+        return given_up
+
     def _again(self) -> None:
         """Send everything that is not acknowledged, one after the other, until time is up."""
 
@@ -130,40 +160,36 @@ class Producer:
                 while self._asked:
                     self._answered()
 
-        self._cluster.forget()
-        self._cluster.persist(once)
+        self._client.routing.expire_all()
+        self._client.persist(once, self._timeout_s)
 
     def _ask(self, one: _Unacknowledged) -> None:
-        leader = self._cluster.leader(one.partition)
-        if leader not in self._connections:
-            self._connections[leader] = self._cluster.connect(leader)
-        connection = self._connections[leader]
+        partition_data = [{"index": one.partition.partition, "records": one.batch}]
         values = {
             "transactional_id": None if self.transaction is None else self.transaction.transactional_id,
             "acks": self._acks,
             "timeout": round(self._timeout_s * 1000),
-            "topic_data": [
-                {
-                    "name": one.partition.topic,
-                    "partition_data": [{"index": one.partition.partition, "records": bytes(one.batch)}],
-                }
-            ],
+            "topic_data": [{"name": one.partition.topic, "partition_data": partition_data}],
         }
-        connection.send(PRODUCE, values)
+        pending = self._client.start(Leader(one.partition), Request(PRODUCE, values))
         if self._acks:
-            self._asked.append((connection, one))
+            self._asked.append((pending, one))
         else:
-            self._unacknowledged.remove(one)
+            self._settle(one, -1, None)
 
     def _answered(self) -> None:
         """Take the oldest answer."""
-        connection, one = self._asked.popleft()
-        answer = connection.receive()
-        (topic,) = answer.responses
+        pending, one = self._asked.popleft()
+        (topic,) = pending.take(self._timeout_s).responses
         (stored,) = topic.partition_responses
-        if stored.error_code != ErrorCode.duplicate_sequence_number:
-            _check_stored(stored, one.partition)
+        refusal = _refusal(stored, one.partition)
+        if isinstance(refusal, Unavailable):
+            raise refusal
+        self._settle(one, stored.base_offset, refusal)
+
+    def _settle(self, one: _Unacknowledged, base_offset: int, refusal: AnabranchError | None) -> None:
         self._unacknowledged.remove(one)
+        self._on_settled(Settled(one.partition, one.batch, base_offset, refusal))
 
     def commit_offset(self, group: str, partition: TopicPartition, offset: int, metadata: str) -> None:
         """An offset of a group that counts if the transaction is committed."""
@@ -171,23 +197,19 @@ class Producer:
         assert transaction is not None, "offsets are committed in transactions"
         values = {**transaction._asdict(), "group_id": group}
 
-        def read(answer: Any) -> None:
-            check(answer.error_code, f"group {group!r} in the transaction")
-
-        name = transaction.transactional_id
-        self._cluster.to_coordinator(TRANSACTIONS, name, ADD_OFFSETS_TO_TXN, values, read)
+        to = Coordinator(TRANSACTIONS, transaction.transactional_id)
+        answer = self._client.send(to, Request(ADD_OFFSETS_TO_TXN, values))
+        check(answer.error_code, f"group {group!r} in the transaction")
         items = offset_items({partition: offset}, metadata)
         values |= {"generation_id": -1, "member_id": "", "topics": by_topic(items, "partitions")}
-        self._cluster.to_coordinator(
-            GROUPS, group, TXN_OFFSET_COMMIT, values, lambda answer: check_partitions(answer, "the offset")
-        )
+        answer = self._client.send(Coordinator(GROUPS, group), Request(TXN_OFFSET_COMMIT, values))
+        check_partitions(answer, "the offset")
 
     def close(self) -> None:
         """Forget what is on its way.  A transaction stays open."""
-        self._asked.clear()
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        if self._asked:
+            self._asked.clear()
+            self._client.disconnect()
 
     def __enter__(self) -> Self:
         return self
@@ -198,11 +220,15 @@ class Producer:
         self.close()
 
 
-def _check_stored(stored: Any, partition: TopicPartition) -> None:
-    if stored.error_code == ErrorCode.message_too_large:
-        raise Invalid(
-            f"{partition} takes no batch of that size ({error_name(stored.error_code)}): "
+def _refusal(stored: Any, partition: TopicPartition) -> AnabranchError | None:
+    """Why a batch is not stored, None if it is."""
+    code = stored.error_code
+    if not code or code == ErrorCode.duplicate_sequence_number:
+        return None
+    if code == ErrorCode.message_too_large:
+        return Invalid(
+            f"{partition} takes no batch of that size ({error_name(code)}): "
             "lower kafka.batch.size or raise the topic's max.message.bytes"
         )
     reason = f": {stored.error_message}" if stored.error_message else ""
-    check(stored.error_code, f"writing to {partition}{reason}")
+    return kind_of(code)(f"writing to {partition}{reason}: {error_name(code)}")

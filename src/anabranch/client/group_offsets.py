@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from anabranch.spark.answers import check
-from anabranch.spark.cluster import GROUPS, Cluster, Offsets, TopicPartition
-from anabranch.spark.connection import OFFSET_COMMIT, OFFSET_FETCH
+from anabranch.client.answers import check
+from anabranch.client.blocking import Client
+from anabranch.client.destinations import GROUPS, Coordinator, TopicPartition
+from anabranch.client.requests import OFFSET_COMMIT, OFFSET_FETCH, Request
 
 
 class Committed(NamedTuple):
@@ -43,7 +44,9 @@ def check_partitions(answer: Any, what: str) -> None:
             check(one.error_code, f"{what} of {topic.name}-{one.partition_index}")
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Offsets, *, metadata: str = "") -> None:
+def commit_offsets(
+    client: Client, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = ""
+) -> None:
     """The group has read everything before `offsets`."""
     values = {
         "group_id": group,
@@ -51,37 +54,33 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Offsets, *, metadata: 
         "member_id": "",
         "topics": by_topic(offset_items(offsets, metadata), "partitions"),
     }
-
-    def read(answer: Any) -> None:
-        check_partitions(answer, f"the offset that group {group!r} commits")
-
-    cluster.to_coordinator(GROUPS, group, OFFSET_COMMIT, values, read)
+    answer = client.send(Coordinator(GROUPS, group), Request(OFFSET_COMMIT, values))
+    check_partitions(answer, f"the offset that group {group!r} commits")
 
 
 def committed_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None
+    client: Client,
+    group: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    stable: bool = True,
 ) -> dict[TopicPartition, Committed]:
     """What the group has committed, of all partitions unless some are named.
 
-    Nothing that a transaction under way may still change: that is waited for.
+    Nothing that a transaction under way may still change: that is waited for, if it is to be `stable`.
     """
     items = None if partitions is None else [(one, one.partition) for one in partitions]
     values = {
         "group_id": group,
         "topics": None if items is None else by_topic(items, "partition_indexes"),
-        "require_stable": True,
+        "require_stable": stable,
     }
-
-    def read(answer: Any) -> dict[TopicPartition, Committed]:
-        check(answer.error_code, f"the offsets of group {group!r}")
-        check_partitions(answer, f"the offset of group {group!r}")
-        return {
-            TopicPartition(topic.name, one.partition_index): Committed(
-                one.committed_offset, one.metadata or ""
-            )
-            for topic in answer.topics
-            for one in topic.partitions
-            if one.committed_offset >= 0
-        }
-
-    return cluster.to_coordinator(GROUPS, group, OFFSET_FETCH, values, read)
+    answer = client.send(Coordinator(GROUPS, group), Request(OFFSET_FETCH, values))
+    check(answer.error_code, f"the offsets of group {group!r}")
+    check_partitions(answer, f"the offset of group {group!r}")
+    return {
+        TopicPartition(topic.name, one.partition_index): Committed(one.committed_offset, one.metadata or "")
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
