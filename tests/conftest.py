@@ -1,0 +1,34 @@
+"""The test session: Spark's JVMs are short-lived, and a parallel run follows `tests.support.schedule`.
+
+-m jvm      the tests that start a JVM; -m "not jvm": the others
+-n auto     some workers more than there are processors, -n logical: just as many
+"""
+
+import os
+from collections.abc import Generator
+
+import pytest
+from xdist.remote import Producer
+
+from tests.support import schedule
+from tests.support.java import make_short_lived
+
+make_short_lived(os.environ)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if schedule.needs_java(item.nodeid):
+            item.add_marker(pytest.mark.jvm)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: schedule.place(item.nodeid))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    processors = yield
+    return processors + (schedule.MORE_THAN_PROCESSORS if config.option.numprocesses == "auto" else 0)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> schedule.ByGroup | None:
+    return schedule.ByGroup(config, log) if config.option.dist == "loadfile" else None
