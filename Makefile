@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PARALLEL := -n auto --dist loadfile --durations=10 --durations-min=1
+# Compiled modules are kept: else every worker rewrites all tests, and each of a thousand processes compiles its own.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST ?=
 DEMO ?=
 

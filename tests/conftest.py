@@ -4,6 +4,7 @@
 -n auto     some workers more than there are processors, -n logical: just as many
 """
 
+import gc
 import os
 from collections.abc import Generator
 
@@ -22,6 +23,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.jvm)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: schedule.place(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand tests and all that they import stay as they are: no collection need look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
