@@ -1,16 +1,19 @@
 # Every target does its own set-up: the first one makes .venv, later ones find it up to date.
-# Tests mostly wait, so three processes run them, a file each.
+# Several processes run the tests, a file each and those on Spark together: tests/support/schedule.py.
 # PYTHON=/path/to/python picks the interpreter (3.11 or newer); PYTEST="-k name" narrows a test run.
 # DEMO="--quick" is for the demo's options (DEMO=--help).
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PARALLEL := -n auto --dist loadfile --durations=10 --durations-min=1
+# Compiled modules are kept: else every worker rewrites all tests, and each of a thousand processes compiles its own.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST ?=
 DEMO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test fmt docs proto soak bench anchors compat-java compat-go java clean
+.PHONY: help setup demo check test test-fast test-spark fmt docs proto soak bench anchors compat-java compat-go java clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +30,17 @@ check: $(STAMP) ## format, lint, types, and the rules the tree keeps (quick)
 	$(BIN)/ruff format --check --quiet . || { echo "not formatted; run: make fmt" >&2; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/tidy
+	$(BIN)/python -m pytest -q tests/tidy --ignore=tests/tidy/test_lint.py --ignore=tests/tidy/test_documents_run.py
 
-test: check ## check, then all tests
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile --durations=12 --durations-min=1 --ignore=tests/tidy $(PYTEST)
+test: $(STAMP) ## all tests, and with them all that check looks at
+	$(BIN)/python -m pytest -q $(PARALLEL) $(PYTEST)
+
+test-fast: $(STAMP) ## the tests without clients, processes and Java: less than two minutes
+	$(BIN)/python -m pytest -q $(PARALLEL) -n logical --dist worksteal \
+		tests/unit tests/model tests/wire tests/conform tests/tidy --ignore=tests/tidy/test_documents_run.py $(PYTEST)
+
+test-spark: $(STAMP) ## the tests that start a JVM
+	$(BIN)/python -m pytest -q $(PARALLEL) -n 2 -m jvm tests/spark tests/pipelines tests/demo $(PYTEST)
 
 fmt: $(STAMP) ## format, and fix what the linter can
 	$(BIN)/ruff format .

@@ -4,6 +4,7 @@ Whatever it is: every record that was acknowledged is processed at least once, i
 one owner among the living, and a group goes on where it had committed.  All at random is `test_group_churn`.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,8 +37,15 @@ pytestmark = pytest.mark.timeout(900)
 OwnBroker = Callable[..., BrokerProcess]
 GroupOf = Callable[..., Group]
 
+COME_AND_GO = (
+    tuple(KINDS)
+    if os.environ.get("ANABRANCH_SOAK")
+    else ("confluent-consumer", "confluent-cooperative", "kafka-python-cooperative")
+)
+"""Half a minute each.  The other kinds are in `test_group_churn` and below; the soak has all of them here."""
 
-@pytest.mark.parametrize("kind", KINDS)
+
+@pytest.mark.parametrize("kind", COME_AND_GO)
 def test_members_come_and_go(kind: str, own_broker: OwnBroker, group_of: GroupOf, tmp_path: Path) -> None:
     broker = own_broker(SETTINGS)
     create(broker)

@@ -21,9 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.spark.session import session_builder
 from tests.support.broker import BrokerProcess
+from tests.support.schedule import ONE_SESSION, file_of
 
 ELSEWHERE = os.environ.get("ANABRANCH_COMPAT_BOOTSTRAP")
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    # Tests maintain the tables they make; the broker would do it, too, and with one more JVM.
+    "anabranch.table.maintain": "false",
+}
 
 
 @pytest.fixture(scope="session")
@@ -91,11 +96,19 @@ class Topics:
 
         self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=90)
 
-    def fill(self, name: str, numbers: Iterable[int], partitions: int = 3, **settings: Any) -> None:
-        """A record a number, which is its value, in the partition of its remainder."""
+    def fill(
+        self, name: str, numbers: Iterable[int], partitions: int = 3, first_ms: int = 0, **settings: Any
+    ) -> None:
+        """A record per number, its value, in the partition of its remainder; one per ms from `first_ms`."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **settings})
-        for number in numbers:
-            producer.produce(name, b"%d" % number, key=b"k%d" % (number % 7), partition=number % partitions)
+        for count, number in enumerate(numbers):
+            producer.produce(
+                name,
+                b"%d" % number,
+                key=b"k%d" % (number % 7),
+                partition=number % partitions,
+                timestamp=first_ms and first_ms + count,  # 0 is now
+            )
         assert producer.flush(90) == 0
 
     def values(self, name: str) -> list[bytes]:
@@ -148,3 +161,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # An interrupted call leaves the connection to the JVM, and so all further tests, in disorder.
             item.add_marker(pytest.mark.timeout(1200))
             item.add_marker(pytest.mark.filterwarnings("ignore::UserWarning:pyspark"))
+            shares_session = "spark" in getattr(item, "fixturenames", ())
+            assert not shares_session or file_of(item.nodeid) in ONE_SESSION, (
+                f"{item.nodeid}: see the schedule"
+            )

@@ -6,17 +6,19 @@
         broker.kill()
         broker.start()          # the same data, the same ports: clients find it again
 
-It takes any free ports the first time and keeps them.  What it prints goes to `broker.log` beside the data,
-and into the error when it does not start.  Its environment has no ANABRANCH_ variables, which would be
-settings, save the one that makes encoders strict.
+It has the same ports for as long as this object lives, and nobody else gets them while it is down.  What
+it prints goes to `broker.log` beside the data, and into the error when it does not start.  Its environment
+has no ANABRANCH_ variables, which would be settings, save the one that makes encoders strict.
 """
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +37,21 @@ class BrokerFailed(Exception):
     """The broker did not start, or did not stop when told to.  Has the end of its log."""
 
 
+def _hold_port(holder: object, port: int = 0) -> int:
+    """A port that is the holder's: any that is free, or `port`.
+
+    A socket that is bound and does not listen: the kernel gives the port to nobody who asks for any, and the
+    broker may listen there, for both say SO_REUSEADDR.  Only Linux has it so; elsewhere the broker chooses.
+    """
+    if sys.platform != "linux":
+        return port
+    held = socket.socket()
+    weakref.finalize(holder, held.close)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", port))
+    return int(held.getsockname()[1])
+
+
 class BrokerProcess:
     def __init__(
         self,
@@ -50,8 +67,8 @@ class BrokerProcess:
         self._settings = dict(settings or {})
         self._wrapper = wrapper
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = port
-        self._pulsar_port = self._http_port = 0
+        self._port = _hold_port(self, port)
+        self._pulsar_port, self._http_port = _hold_port(self), _hold_port(self)
         self.pid = 0
         self.bootstrap = f"127.0.0.1:{port}" if port else ""
         self.pulsar = ""

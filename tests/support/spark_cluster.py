@@ -17,12 +17,14 @@ from pathlib import Path
 import pyspark
 
 from anabranch.spark.java import with_java
+from tests.support.java import SHORT_LIVED
 from tests.support.process_session import ProcessSession, Served
 
 WORKERS = 2
 EXECUTORS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
     "spark.cores.max": str(WORKERS),
     # All of them before the first task: whoever comes late would find that the others have done it.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",

@@ -9,12 +9,22 @@ python -m tests.support.tables BOOTSTRAP      maintains all tables until it is k
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from anabranch.pipelines.tables.maintainer import Maintainer, Round
 from anabranch.pipelines.tables.tasks import run_here
+
+_HOUR_MS = 3_600_000
+
+
+def in_one_hour(records: int) -> int:
+    """The time in ms of the first of so many records, one per ms: all of one hour, so all in one file."""
+    now_ms = int(time.time() * 1000)
+    first_ms = now_ms - records
+    return first_ms if first_ms // _HOUR_MS == now_ms // _HOUR_MS else now_ms // _HOUR_MS * _HOUR_MS - records
 
 
 class Tables:

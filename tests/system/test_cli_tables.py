@@ -14,7 +14,7 @@ from anabranch.pipelines.tables.run import Wanted
 from anabranch.pipelines.tables.tasks import run_here
 from tests.support.broker import BrokerProcess
 from tests.support.command import anabranch, from_json
-from tests.support.tables import Tables
+from tests.support.tables import Tables, in_one_hour
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}'
@@ -37,8 +37,8 @@ def run(broker: BrokerProcess) -> Run:
 
 def fill(broker: BrokerProcess, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for value in values:
-        producer.produce(topic, value, partition=0)
+    for at_ms, value in enumerate(values, in_one_hour(len(values))):
+        producer.produce(topic, value, partition=0, timestamp=at_ms)
     assert producer.flush(30) == 0
 
 

@@ -7,15 +7,14 @@ import pytest
 
 from tests.spark.conftest import ELSEWHERE, SETTINGS, Topics
 from tests.support.broker import BrokerProcess
-from tests.support.tables import Tables
+from tests.support.tables import Tables, in_one_hour
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     if ELSEWHERE:
         pytest.skip("tables are ours")
-    settings = {**SETTINGS, "anabranch.table.maintain": "false"}
-    with BrokerProcess(tmp_path_factory.mktemp("tables-broker"), settings) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("tables-broker"), SETTINGS) as broker:
         yield broker
         assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
 
@@ -37,11 +36,11 @@ def tables(bootstrap: str) -> Tables:
 
 @pytest.fixture
 def topic_in_files(topics: Topics, tables: Tables, tmp_path: Path) -> Callable[[int], str]:
-    """Makes a topic of one partition whose records, so many, are in files in `tmp_path / "table"`."""
+    """Makes a topic of one partition whose records, so many, are in one file in `tmp_path / "table"`."""
 
     def make(records: int) -> str:
         topic = topics.create(1)
-        topics.fill(topic, range(records), partitions=1)
+        topics.fill(topic, range(records), 1, in_one_hour(records))
         tables.enable(topic, tmp_path / "table")
         tables.round()
         return topic

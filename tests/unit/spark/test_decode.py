@@ -107,9 +107,9 @@ def test_short_runs_do_not_cost_the_square_of_their_number() -> None:
         sizes = [20 + (number // 65) % 2 for number in range(records)]
         batch = build_batch([Record(n, BASE_MS, None, b"v" * size) for n, size in enumerate(sizes)])
         ((data, regions),) = plain_parts(bytes(batch), whole_batches(bytes(batch)))
-        started = time.perf_counter()
+        started = time.process_time()
         read_fields(data, regions)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     few = min(seconds(20_000) for _ in range(3))
     assert min(seconds(160_000) for _ in range(3)) < 8 * 3 * few

@@ -1,0 +1,82 @@
+"""The schedule of a parallel run: which test files one worker runs together, and which come first.
+
+    one worker        the files that share a Spark session: its JVM starts once
+    another worker    the files that start drivers and clusters of their own, one after the other
+    the others        what mostly waits (real clients and processes), the longest first; then what computes
+
+A JVM takes a processor for a quarter of a minute before it does anything, so no more than these two run at a
+time.  What computes comes last because it is in the smallest pieces: all workers end together.
+
+There are more workers than processors, because what waits leaves its processor to others.  pytest-xdist hands
+out the groups in the order in which the tests were collected; a group is never divided.
+"""
+
+from itertools import count
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+ONE_SESSION = (
+    "tests/spark/tables/test_tables.py",
+    "tests/spark/tables/test_topic_table.py",
+    "tests/spark/test_batch.py",
+    "tests/spark/test_stream.py",
+    "tests/spark/test_values.py",
+    "tests/spark/test_document.py",
+)
+"""Whatever uses the fixture `spark`."""
+
+OWN_DRIVERS = (
+    "tests/pipelines/test_run.py",
+    "tests/spark/test_kill.py",
+    "tests/demo/test_showing.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_connect.py",
+    "tests/pipelines/test_document.py",
+    "tests/pipelines/test_values.py",
+    "tests/spark/test_java_wheel.py",
+    "tests/pipelines/test_elsewhere.py",
+)
+
+LONGEST = (
+    "tests/compat/test_groups.py",
+    "tests/compat/test_group_churn.py",
+    "tests/compat/test_transcripts.py",
+    "tests/tidy/test_documents_run.py",
+)
+"""Of the others, those that take half a minute or more."""
+
+WAITING = ("tests/compat/", "tests/system/", "tests/spark/", "tests/pipelines/", "tests/fuzz/", "tests/demo/")
+"""Where tests are long, and wait for clients and processes."""
+
+MORE_THAN_PROCESSORS = 3
+
+_GROUPS = dict.fromkeys(ONE_SESSION, "one session") | dict.fromkeys(OWN_DRIVERS, "own drivers")
+_PLACES = dict(zip((*ONE_SESSION, *OWN_DRIVERS, *LONGEST), count(), strict=False))
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def needs_java(nodeid: str) -> bool:
+    return file_of(nodeid) in _GROUPS
+
+
+def place(nodeid: str) -> int:
+    """The smaller the earlier; equal ones stay as they were collected."""
+    file = file_of(nodeid)
+    return _PLACES.get(file, len(_PLACES) + (not file.startswith(WAITING)))
+
+
+class ByGroup(LoadScopeScheduling):
+    """`--dist loadfile`, but that files which share a JVM are one."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
+        return _GROUPS.get(file, file)
