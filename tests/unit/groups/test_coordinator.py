@@ -216,12 +216,12 @@ async def test_pending_offsets_and_how_they_end_survive_a_restart(tmp_path: Path
         assert await broker.fetch("g") == 5
     async with coordinated(tmp_path) as broker:
         assert (await broker.fetch("g"), await broker.fetch("g", stable=True)) == (5, -1)
-        await broker.groups.end_transaction(index, producer, 0, commit=True)
+        broker.groups.end_transaction(index, producer, 0, commit=True)
         assert await broker.fetch("g", stable=True) == 7
         await broker.commit("g", 9, producer)
     async with coordinated(tmp_path) as broker:
         # Not asked for yet: the end is written all the same, and found when the shard is read.
-        await broker.groups.end_transaction(index, producer, 0, commit=False)
+        broker.groups.end_transaction(index, producer, 0, commit=False)
         assert await broker.fetch("g", stable=True) == 7
 
 
@@ -232,7 +232,7 @@ async def test_a_producer_that_was_fenced_commits_no_more(tmp_path: Path) -> Non
             await broker.commit("g", 6, Producer(9, 0))
         index = broker.groups.shard_of("g")
         with pytest.raises(InvalidProducerEpoch):
-            await broker.groups.end_transaction(index, Producer(9, 0), 0, commit=True)
+            broker.groups.end_transaction(index, Producer(9, 0), 0, commit=True)
 
 
 def _full_disk(broker: Coordinated, patch: pytest.MonkeyPatch, refused: Callable[[int], object] = id) -> None:
