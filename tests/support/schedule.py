@@ -1,7 +1,7 @@
 """The schedule of a parallel run: which test files one worker runs together, and which come first.
 
-    one worker        the files that share a Spark session: its JVM starts once
-    another worker    the files that start drivers and clusters of their own, one after the other
+    one worker        the files that share a Spark session, whose JVM starts once; then some with their own
+    another worker    the other files that start JVMs, one after the other
     the others        what mostly waits (real clients and processes), the longest first; then what computes
 
 A JVM takes a processor for a quarter of a minute before it does anything, so no more than these two run at a
@@ -27,33 +27,53 @@ ONE_SESSION = (
 )
 """Whatever uses the fixture `spark`."""
 
-OWN_DRIVERS = (
-    "tests/pipelines/test_run.py",
-    "tests/spark/test_kill.py",
-    "tests/demo/test_showing.py",
-    "tests/spark/test_cluster.py",
-    "tests/spark/test_connect.py",
-    "tests/pipelines/test_document.py",
-    "tests/pipelines/test_values.py",
-    "tests/spark/test_java_wheel.py",
-    "tests/pipelines/test_elsewhere.py",
-)
+JAVA = {
+    "the session's": (
+        *ONE_SESSION,
+        "tests/pipelines/test_values.py",
+        "tests/pipelines/test_document.py",
+        "tests/spark/test_java_wheel.py",
+    ),
+    "drivers": (
+        "tests/pipelines/test_run.py",
+        "tests/demo/test_showing.py",
+        "tests/spark/test_cluster.py",
+        "tests/spark/test_kill.py",
+        "tests/spark/test_connect.py",
+        "tests/pipelines/test_elsewhere.py",
+    ),
+}
+"""All that starts a JVM, in two groups that take about as long."""
 
 LONGEST = (
     "tests/compat/test_groups.py",
+    "tests/system/test_kill.py",
     "tests/compat/test_group_churn.py",
-    "tests/compat/test_transcripts.py",
     "tests/tidy/test_documents_run.py",
+    "tests/system/test_cli_clients.py",
+    "tests/system/test_cli_groups.py",
+    "tests/system/test_cli_pulsar.py",
+    "tests/system/test_limits.py",
+    "tests/system/test_pulsar_exactly_once.py",
+    "tests/compat/test_transcripts.py",
+    "tests/compat/test_share_consumers.py",
+    "tests/compat/test_restart.py",
+    "tests/system/test_exactly_once.py",
+    "tests/system/test_compaction.py",
+    "tests/system/test_tables_kill.py",
+    "tests/system/test_full_disk.py",
+    "tests/compat/test_pulsar_transcripts.py",
+    "tests/system/test_pulsar_churn.py",
 )
-"""Of the others, those that take half a minute or more."""
+"""Of the others, those that take more than a quarter of a minute."""
 
 WAITING = ("tests/compat/", "tests/system/", "tests/spark/", "tests/pipelines/", "tests/fuzz/", "tests/demo/")
 """Where tests are long, and wait for clients and processes."""
 
 MORE_THAN_PROCESSORS = 3
 
-_GROUPS = dict.fromkeys(ONE_SESSION, "one session") | dict.fromkeys(OWN_DRIVERS, "own drivers")
-_PLACES = dict(zip((*ONE_SESSION, *OWN_DRIVERS, *LONGEST), count(), strict=False))
+_GROUPS = {file: group for group, files in JAVA.items() for file in files}
+_PLACES = dict(zip((*_GROUPS, *LONGEST), count(), strict=False))
 
 
 def file_of(nodeid: str) -> str:

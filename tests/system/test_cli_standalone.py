@@ -1,6 +1,7 @@
 """`anabranch standalone`: starting, being told things, refusing, stopping."""
 
 import json
+import resource
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from anabranch import __version__
 from tests.support.broker import BrokerProcess, without_settings
 from tests.support.command import PROGRAM, anabranch, from_json
+from tests.support.speed import slowness
 
 START_SECONDS = 90
 USUAL_S = 0.15
@@ -77,17 +79,27 @@ def test_it_says_where_it_is_and_stops_when_told(
 def test_it_starts_in_half_a_second(tmp_path: Path) -> None:
     """The best of five, for this machine may be busy; half as much again for the same reason.
 
-    Where Python itself takes longer than the USUAL_S to start, as much longer: that is the machine.
+    Where Python itself takes longer than the USUAL_S to start, as much longer: that is the machine.  Where
+    others have the processors all the time, it is what it took of them that counts, its stop included.
     """
     broker = BrokerProcess(tmp_path)
-    seconds, python_s = [], []
+    seconds, python_s, computed_s = [], [], []
     for _ in range(5):
         began = time.monotonic()
         subprocess.run([sys.executable, "-c", "import asyncio, json, ssl, typing"], check=True)
         python_s.append(time.monotonic() - began)
+        before_s = children_s()
         seconds.append(broker.start())
         broker.stop()
-    assert min(seconds) < 0.75 * max(1.0, min(python_s) / USUAL_S), (seconds, python_s)
+        computed_s.append(children_s() - before_s)
+    is_quick = min(seconds) < 0.75 * max(1.0, min(python_s) / USUAL_S)
+    assert is_quick or min(computed_s) < 0.75 * slowness(), (seconds, python_s, computed_s)
+
+
+def children_s() -> float:
+    """What all child processes that have ended took of the processors."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_a_stale_ready_file_fools_nobody(launch: Launch, tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-from tests.support.schedule import LONGEST, ONE_SESSION, OWN_DRIVERS, WAITING
+from tests.support.schedule import JAVA, LONGEST, WAITING
 from tests.tidy.tree import ROOT
 
 
 def test_the_schedule_names_what_is_there() -> None:
-    files = (*ONE_SESSION, *OWN_DRIVERS, *LONGEST)
+    files = [*(file for group in JAVA.values() for file in group), *LONGEST]
     assert [file for file in files if not (ROOT / file).is_file()] == []
     assert [folder for folder in WAITING if not (ROOT / folder).is_dir()] == []
     assert len(set(files)) == len(files)
