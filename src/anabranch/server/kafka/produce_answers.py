@@ -96,7 +96,8 @@ class Acknowledging(ToldAtOnce):
     def expire(self) -> None:
         """The node stops: acknowledgements are on their way, and the node waits a moment for its clients."""
 
-    def _acknowledged(self, _: "asyncio.Future[None]") -> None:
+    def _acknowledged(self, done: "asyncio.Future[None]") -> None:
+        _error_of(done)  # or the loop would complain of one that comes when nobody waits any more
         self._left -= 1
         if not self._left:
             self._finish()
