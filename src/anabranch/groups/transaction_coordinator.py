@@ -179,9 +179,14 @@ class TransactionCoordinator:
         if client_version >= transactions.EPOCH_BUMP:
             new_id = await self._maybe_new_id(index, transactional_id)
         ending = transactions.Ending(producer, commit, client_version, new_id)
-        answer = await self._runtime.submit(
-            index, lambda shard, token, now_ms: shard.end(token, transactional_id, ending, now_ms), begun
-        )
+        try:
+            answer = await self._runtime.submit(
+                index, lambda shard, token, now_ms: shard.end(token, transactional_id, ending, now_ms), begun
+            )
+        except asyncio.CancelledError:  # the client is gone; it may have ended all the same
+            self._unfinished.add((index, transactional_id))
+            self._work.set()
+            raise
         await self._finish(index, transactional_id)
         return answer
 

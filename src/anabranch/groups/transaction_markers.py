@@ -126,6 +126,7 @@ async def outcomes(waiting: Sequence["asyncio.Future[None]"]) -> list[BaseExcept
 
 def _outcome(acknowledged: "asyncio.Future[None]") -> BaseException | None:
     if not acknowledged.done():
+        acknowledged.add_done_callback(_outcome)  # or the loop would complain that nobody has heard it
         return TimedOut(f"not acknowledged within {TIMEOUT_S:.0f} s")
     if acknowledged.cancelled():
         return Unavailable("the partition is not served here any more")

@@ -83,12 +83,12 @@ def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
     if _lacks_transactional_id(request):
         code = ErrorCode.transactional_id_authorization_failed
         return answer(
-            _wanted(request, ctx.version),
+            request.acks,
+            ctx.version,
             [
                 (topic.name, [refused(part.partition, code, None) for part in topic.partitions])
                 for topic in request.topics
             ],
-            [],
         )
     if closed := _closed(request, ctx):
         return _produce_opening(memoryview(bytearray(frame)), at, closed, ctx)
@@ -123,11 +123,13 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
                 waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
             produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
-    if not waiting and len(topics) == 1 and len(topics[0][1]) == 1 and request.transactional_id is None:
+    if waiting:
+        return Acknowledging(_wanted(request, ctx.version), results, waiting)
+    if len(topics) == 1 and len(topics[0][1]) == 1 and request.transactional_id is None:
         name, (target,) = topics[0]
         if target.partition is not None and not results[0][1][0].error_code:
             ctx.peer.lanes.learn(frame, at, ctx.version, request, target.partition)
-    return answer(_wanted(request, ctx.version), results, waiting)
+    return answer(request.acks, ctx.version, results)
 
 
 def _by_lane(lane: Lane, at: int, frame: memoryview, version: int) -> Reply | Waiting:
@@ -287,7 +289,9 @@ async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestC
                 waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
             produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
-    return answer(_wanted(request, ctx.version), results, waiting)
+    if waiting:
+        return Acknowledging(_wanted(request, ctx.version), results, waiting)
+    return answer(request.acks, ctx.version, results)
 
 
 async def _append_slowly(

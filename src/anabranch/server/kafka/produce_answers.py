@@ -15,7 +15,7 @@ from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.record import MissingKeys
 from anabranch.server.kafka.errors import code_of, message_of
-from anabranch.server.kafka.registry import Reply, ToldAtOnce, Waiting
+from anabranch.server.kafka.registry import Reply, ToldAtOnce
 from anabranch.wire.kafka.produce import Produced, RecordError, write_produced
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -62,9 +62,15 @@ def failed(index: int, error: Exception) -> Produced:
     return refused(index, code_of(error), message_of(error))
 
 
-def answer(wanted: Wanted, results: Results, waiting: list[Unacknowledged]) -> Reply | Waiting:
-    """The answer, or what will have it when all that `waiting` says is acknowledged."""
-    return Acknowledging(wanted, results, waiting) if waiting else _answered(wanted, results)
+def answer(acks: int, version: int, results: Results) -> Reply:
+    """None, or Corrupt if something is wrong, to a client that wants no answer."""
+    if acks:
+        return (write_produced(version, results),)
+    for _, produced in results:
+        for one in produced:
+            if one.error_code:
+                raise Corrupt(f"a produce request with acks=0 failed: {one.message or one.error_code}")
+    return None
 
 
 class Acknowledging(ToldAtOnce):
@@ -90,7 +96,8 @@ class Acknowledging(ToldAtOnce):
     def expire(self) -> None:
         """The node stops: acknowledgements are on their way, and the node waits a moment for its clients."""
 
-    def _acknowledged(self, _: "asyncio.Future[None]") -> None:
+    def _acknowledged(self, done: "asyncio.Future[None]") -> None:
+        _error_of(done)  # or the loop would complain of one that comes when nobody waits any more
         self._left -= 1
         if not self._left:
             self._finish()
@@ -106,7 +113,7 @@ class Acknowledging(ToldAtOnce):
                 _tell(error)
                 produced[i] = produced[i]._replace(error_code=code_of(error), message=message_of(error))
         try:
-            self.answered.set_result(_answered(self._wanted, self._results))
+            self.answered.set_result(answer(self._wanted.acks, self._wanted.version, self._results))
         except Corrupt as error:
             self.answered.set_exception(error)
         self._tell()
@@ -114,16 +121,6 @@ class Acknowledging(ToldAtOnce):
     def _leave(self, _: object) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-
-
-def _answered(wanted: Wanted, results: Results) -> Reply:
-    if wanted.acks:
-        return (write_produced(wanted.version, results),)
-    for _, produced in results:
-        for one in produced:
-            if one.error_code:
-                raise Corrupt(f"a produce request with acks=0 failed: {one.message or one.error_code}")
-    return None
 
 
 def _error_of(done: "asyncio.Future[None]") -> BaseException | None:

@@ -477,3 +477,31 @@ async def test_an_end_that_is_not_acknowledged_in_time(
     assert broker.partition("orders").log_end == 2
     assert broker.partition(STATE_TOPIC, shard).log_end > 0
     assert broker.partition(OFFSETS_TOPIC).log_end == 0
+
+
+async def test_a_client_that_leaves_while_its_end_waits(
+    broker: WholeBroker, held: HeldAcknowledgements
+) -> None:
+    """The transaction ends all the same, as soon as its end is acknowledged."""
+    held.is_holding = False
+    transacting = await Client.introduced(broker, "copy")
+    await transacting.add(("orders", 0))
+    assert await transacting.produce("orders", "a") == 0
+    coordinator = broker.services.transactions
+    running = asyncio.ensure_future(coordinator.run())
+    await coordinator.loaded()
+    held.is_holding = True
+    client = Connected(broker)
+    who = {"producer_id": transacting.producer_id, "producer_epoch": transacting.epoch}
+    client.send(END, 3, transactional_id="copy", committed=True, **who)
+    await until(lambda: held.waiting)
+    await turns()
+    client.connection.closed()
+    await turns()
+    assert not client.tasks
+    assert broker.partition("orders").log_end == 1
+    held.is_holding = False
+    held.release()
+    await until(lambda: broker.partition("orders").log_end == 2)
+    running.cancel()
+    await asyncio.wait((running,))
