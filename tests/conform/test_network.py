@@ -336,3 +336,15 @@ async def test_a_host_reaches_itself() -> None:
     mine.link.send([b"me"])
     await until(lambda: theirs.got == b"me")
     mine.link.abort()
+
+
+async def test_a_host_that_goes_down_and_comes_up() -> None:
+    wire = Wire()
+    mine, theirs = await joined(wire)
+    await wire.host("b").listen("b", 9092, Upper, SocketOptions())
+    wire.down("b")
+    await until(lambda: mine.happened == theirs.happened == ["opened", "closed"])
+    with pytest.raises(Unavailable):
+        await wire.host("a").connect("b", 9092, Upper(), 60)
+    await wire.host("b").listen("b", 9092, Upper, SocketOptions())
+    (await wire.host("a").connect("b", 9092, Upper(), 60)).close()

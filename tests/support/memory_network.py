@@ -7,6 +7,7 @@
     wire.delay("a", "b", 0.02)                     # each way, in the loop's time
     wire.cut("a", "b")                             # nothing passes and nobody is told, until `mend`
     wire.reset("a", "b")                           # connections break, as when a router forgets them
+    wire.down("b")                                 # as when its process is killed
 
 Links do what those over TCP do: tests/conform/test_network.py holds both to it.  Each direction has a window,
 as sockets have buffers: what the reader has not taken counts against it, and what does not fit waits at the
@@ -73,6 +74,13 @@ class Wire:
     def reset(self, one: str, other: str) -> None:
         """Break the connections between two hosts: what is on the way is lost, and both sides hear of it."""
         for link in self._between(one, other):
+            link.lost()
+
+    def down(self, name: str) -> None:
+        """A host is gone: nobody listens there any more, and its connections break."""
+        for listener in [listener for listener in self.listeners.values() if listener.host == name]:
+            listener.close()
+        for link in [link for link in self.links if link.host == name]:
             link.lost()
 
     def _between(self, one: str, other: str) -> "list[MemoryLink]":

@@ -27,7 +27,7 @@ Command = pb.BaseCommand
 WAIT_S = 60.0
 
 
-class MemoryNetwork:
+class UnreachableNetwork:
     """Listeners that nobody can reach but the test, by their number in order of opening."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Client:
 
 
 class PulsarBroker:
-    def __init__(self, node: Node, network: MemoryNetwork) -> None:
+    def __init__(self, node: Node, network: UnreachableNetwork) -> None:
         self.node = node
         self._network = network
         self._clients = 0
@@ -169,7 +169,7 @@ class PulsarBroker:
 @asynccontextmanager
 async def pulsar_broker(data: Path, disk: Disk | None = None, **settings: str) -> AsyncIterator[PulsarBroker]:
     """A broker on `data`, which may have been another's before; a setting's dots are underscores."""
-    network = MemoryNetwork()
+    network = UnreachableNetwork()
     async with a_node(data, a_world(disk=disk, network=network), **settings) as node:
         yield PulsarBroker(node, network)
 
