@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.base.clock import SystemClock
+from anabranch.base.executors import thread_pool
 from anabranch.schemas.definition import Definition
 from anabranch.schemas.registry import Registry
 from anabranch.schemas.strategy import Strategy
@@ -104,20 +105,21 @@ async def test_two_topics_of_one_name_share(http: Http) -> None:
 async def test_topics_that_went_while_nobody_looked(tmp_path: Path) -> None:
     ghost = Definition("STRING")
     async with http_broker(tmp_path) as http:
-        registry = Registry(SubjectStore(http.node._store, SystemClock()))
+        registry = Registry(SubjectStore(http.node.parts.store, SystemClock(), thread_pool))
         await registry.register(
             "ghost-value", ghost, Strategy.FULL, topic="persistent://public/default/ghost"
         )
         await registry.register("alone-value", ghost, Strategy.FULL)
     async with http_broker(tmp_path) as http:
         await http.done("PUT", TOPIC)  # the start is behind us
-        assert await SubjectStore(http.node._store, SystemClock()).subjects() == ["alone-value"]
+        subjects = SubjectStore(http.node.parts.store, SystemClock(), thread_pool)
+        assert await subjects.subjects() == ["alone-value"]
 
 
 async def test_what_is_damaged_stops_nobody(tmp_path: Path) -> None:
     async with http_broker(tmp_path) as http:
         await http.done("PUT", TOPIC)
-        await http.node._store.put("/schemas/subjects/orders-value", b"{")
+        await http.node.parts.store.put("/schemas/subjects/orders-value", b"{")
     async with http_broker(tmp_path) as http:
         assert (await http.admin("GET", f"{SCHEMAS}/schema")).status == 500
         assert http.node.failed is not None

@@ -10,6 +10,7 @@ import pytest
 from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import AnabranchError, NotFound
+from anabranch.base.executors import thread_pool
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.schemas.definition import Definition
 from anabranch.schemas.registry import Registry
@@ -70,7 +71,7 @@ class Model:
 class Real:
     def __init__(self, path: Path) -> None:
         self.metadata = EmbeddedStore.open(path, DirectDisk(4))
-        self.store = SubjectStore(self.metadata, SystemClock())
+        self.store = SubjectStore(self.metadata, SystemClock(), thread_pool)
         self.kafka = SubjectRegistry(self.store)
         self.pulsar = Registry(self.store)
         self.lists = SubjectLists(self.store)

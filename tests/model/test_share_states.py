@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import (
     CoordinatorNotAvailable,
     DiskFailed,
@@ -22,19 +21,18 @@ from anabranch.base.errors import (
     TooLarge,
     UnknownTopic,
 )
-from anabranch.base.ids import BrokerId, TopicName
-from anabranch.groups.parts import TopicFacts
+from anabranch.base.ids import TopicName
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.share_state import DeliveryState, ShareKey, ShareState, ShareStates, StateBatch
 from anabranch.groups.share_states import (
     SHARE_STATE_TOPIC,
-    KeptShareStates,
     read_share_key,
     share_key_text,
 )
 from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
+from tests.support.coordinators import Coordinators
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock
 
 PARTITIONS = 2
@@ -46,19 +44,12 @@ FREE, DONE, SET_ASIDE = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, Del
 class Kept:
     def __init__(self, data: Path, *, with_topic: bool = True, **config: Any) -> None:
         clock = SetClock()
-        self.host = PartitionHost(DirectDisk(), clock, data, BrokerId(1))
+        self.host = a_host(data, clock)
         if with_topic:
             self.add()
         self.host.recover()
         told = ShareStateConfig(**config)
-        self.states = KeptShareStates(
-            clock,
-            self,
-            lambda: told,
-            lambda index: self.host.partition(SHARE_STATE_TOPIC, index),
-            lambda index: self.host.is_stored(SHARE_STATE_TOPIC, index),
-            self.make,
-        )
+        self.states = Coordinators(self.host, clock).share_states(self.make, lambda: told)
 
     def add(self) -> None:
         config = LogConfig.build(ShareStateConfig().topic_config, {})
@@ -66,16 +57,6 @@ class Kept:
 
     async def make(self) -> None:
         self.add()
-
-    def by_name(self, name: str) -> TopicFacts | None:
-        there = any(topic.name.kafka == name for topic in self.host.topics())
-        return TopicFacts(name, ID, (frozenset(),) * PARTITIONS) if there else None
-
-    def by_id(self, topic_id: UUID) -> TopicFacts | None:
-        return None
-
-    def names(self) -> frozenset[str]:
-        return frozenset()
 
     def records(self) -> int:
         partitions = [self.host.partition(SHARE_STATE_TOPIC, index) for index in range(PARTITIONS)]

@@ -10,17 +10,21 @@
 
 import uuid
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anabranch.base.disk import DirectDisk, Disk
-from anabranch.base.ids import BrokerId, TopicName, id_text
+from anabranch.base.executors import thread_pool
+from anabranch.base.ids import TopicName, id_text
+from anabranch.base.processes import RealProcesses
 from anabranch.log.checkpoints import read_offsets
+from anabranch.log.cleaner import Worker, run_worker
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.partition.upkeep import Upkeep
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock, records, release
 
 
@@ -40,20 +44,24 @@ class Config:
         self.current = replace(self.current, **sections)
 
 
+in_a_process: Worker = partial(run_worker, RealProcesses())
+
+
 class Hosted:
-    def __init__(self, data: Path, disk: Disk | None = None) -> None:
+    def __init__(self, data: Path, disk: Disk | None = None, worker: Worker = in_a_process) -> None:
         self.data = data
         self.disk = disk or DirectDisk()
         self.clock = SetClock()
         self.config = Config()
+        self.worker = worker
         self._topics: dict[str, tuple[uuid.UUID, int, LogConfig]] = {}
         self._begin()
 
     def _begin(self) -> None:
-        self.host = PartitionHost(self.disk, self.clock, self.data, BrokerId(1))
+        self.host = a_host(self.data, self.clock, self.disk)
         for name, (topic_id, count, config) in self._topics.items():
             self.host.add_topic(TopicName.from_kafka(name), topic_id, count, config)
-        self.upkeep = Upkeep(self.host, self.disk, self.clock, self.config)
+        self.upkeep = Upkeep(self.host, self.disk, self.clock, self.config, thread_pool, self.worker)
         self.host.recover()
 
     async def restart(self, *, clean: bool = True) -> None:
@@ -68,9 +76,7 @@ class Hosted:
             for segment in partition.log.segments:
                 segment.close()
         release(self.disk)
-        self.upkeep._threads.shutdown()
-        self.upkeep._saving_thread.shutdown()
-        self.upkeep._syncing_threads.shutdown()
+        self.upkeep.abandon()
 
     def topic(self, name: str, partitions: int = 1, **config: Any) -> str:
         made = (uuid.uuid4(), partitions, LogConfig(**config))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anabranch.node import Node
+from anabranch.node import Node, this_machine
 from anabranch.server.config_file import load
 
 
@@ -65,7 +65,7 @@ class Http:
 @asynccontextmanager
 async def http_broker(data: Path, **options: str) -> AsyncIterator[Http]:
     ports = {"listeners": "PLAINTEXT://127.0.0.1:0", "brokerServicePort": "0", "webServicePort": "0"}
-    node = Node(load(None, {}, {"log.dirs": str(data), **ports, **options}))
+    node = Node(load(None, {}, {"log.dirs": str(data), **ports, **options}), this_machine())
     await node.start()
     try:
         yield Http(node)

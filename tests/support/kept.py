@@ -9,22 +9,20 @@ kept.kill(); kept.start()                # as after kill -9: nothing is flushed 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from uuid import UUID, uuid4
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.cluster.positions import StoredPositions, SubscribedGroups
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
-from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from anabranch.groups.parts import Surroundings, TopicFacts
-from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
-from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
+from anabranch.groups.coordinator import OFFSETS_TOPIC
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
 from anabranch.subscriptions.durable import CursorName, DurableCursor, SubscriptionDocument
 from anabranch.subscriptions.positions import Positions
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.coordinators import Coordinators, HostTopics, add_topic
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock, records, release
 from tests.support.offsets import in_columns
 
@@ -41,23 +39,10 @@ class Kept:
         """Where logs are said to end that do not end there."""
         self.start()
 
-    # --- as the cluster would tell it
-
-    def by_name(self, name: str) -> TopicFacts | None:
-        topic_id = self._ids.get(name)
-        return None if topic_id is None else TopicFacts(name, topic_id, (frozenset(),) * PARTITIONS)
-
-    def by_id(self, topic_id: UUID) -> TopicFacts | None:
-        return None
-
-    def names(self) -> frozenset[str]:
-        return frozenset(self._ids)
-
     def _add(self, name: str) -> None:
         self._ids.setdefault(name, uuid4())
         policy = "compact" if name.startswith("__") else "delete"
-        config = LogConfig.build({"cleanup.policy": policy}, {})
-        self.host.add_topic(TopicName.from_kafka(name), self._ids[name], PARTITIONS, config)
+        add_topic(self.host, name, self._ids[name], PARTITIONS, cleanup_policy=policy)
 
     async def _make(self, name: str) -> None:
         await asyncio.sleep(0)
@@ -67,26 +52,15 @@ class Kept:
 
     def start(self) -> None:
         self.disk = DirectDisk()
-        self.host = host = PartitionHost(self.disk, self.clock, self.data, BrokerId(1))
+        self.host = host = a_host(self.data, self.clock, self.disk)
         for name in self._ids:
             self._add(name)
         host.recover()
-        self.states = SubscriptionStates(
-            self.clock,
-            self,
-            lambda index: host.partition(SUBSCRIPTION_TOPIC, index),
-            lambda index: host.is_stored(SUBSCRIPTION_TOPIC, index),
-            lambda: self._make(SUBSCRIPTION_TOPIC),
-        )
+        made = Coordinators(host, self.clock)
+        self.states = made.subscription_states(lambda: self._make(SUBSCRIPTION_TOPIC))
         seen = SubscribedGroups(self.states)
-        self.groups = GroupCoordinator(
-            self.clock,
-            Surroundings(lambda: self.config, self, Random(1), subscriptions=seen),
-            lambda index: host.partition(OFFSETS_TOPIC, index),
-            lambda index: host.is_stored(OFFSETS_TOPIC, index),
-            lambda: self._make(OFFSETS_TOPIC),
-        )
-        self.stored = StoredPositions(self.groups, self.states, self)
+        self.groups = made.groups(lambda: self._make(OFFSETS_TOPIC), lambda: self.config, seen)
+        self.stored = StoredPositions(self.groups, self.states, HostTopics(host))
         self.positions = Positions(self.stored, self.stored, self.bounds)
         seen.positions = self.positions
 

@@ -1,8 +1,8 @@
-"""A link that goes nowhere: what was sent is kept, what was asked for is counted."""
+"""Links that go nowhere, and peers: they keep what comes and count what is asked of them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from anabranch.base.network import Chunk, FileRange
+from anabranch.base.network import Chunk, FileRange, Link
 
 
 class RecordingLink:
@@ -54,3 +54,31 @@ class RecordingLink:
     def take(self) -> bytes:
         sent, self.chunks = self.sent, []
         return sent
+
+
+class Upper:
+    """The upper half of a connection: keeps what comes, tells what happened."""
+
+    def __init__(self) -> None:
+        self.link: Link
+        self.got = b""
+        self.happened: list[str] = []
+        self.on_received: Callable[[], None] = lambda: None
+        self._buffer = memoryview(bytearray(65536))
+
+    def opened(self, link: Link) -> None:
+        self.link = link
+        self.happened.append("opened")
+
+    def buffer(self) -> memoryview:
+        return self._buffer
+
+    def received(self, size: int) -> None:
+        self.got += bytes(self._buffer[:size])
+        self.on_received()
+
+    def drained(self) -> None:
+        self.happened.append("drained")
+
+    def closed(self) -> None:
+        self.happened.append("closed")

@@ -15,18 +15,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from anabranch.base.disk import Disk
 from anabranch.base.network import Chunk, Peer
 from anabranch.node import Node
-from anabranch.server.config_file import load
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.frames import SIZE, Frame, read_frame, write_frame, write_frame_with
 from tests.support.links import RecordingLink
+from tests.support.worlds import a_node, a_world
 
 Command = pb.BaseCommand
 WAIT_S = 60.0
 
 
-class MemoryNetwork:
+class UnreachableNetwork:
     """Listeners that nobody can reach but the test, by their number in order of opening."""
 
     def __init__(self) -> None:
@@ -149,7 +150,7 @@ class Client:
 
 
 class PulsarBroker:
-    def __init__(self, node: Node, network: MemoryNetwork) -> None:
+    def __init__(self, node: Node, network: UnreachableNetwork) -> None:
         self.node = node
         self._network = network
         self._clients = 0
@@ -166,16 +167,11 @@ class PulsarBroker:
 
 
 @asynccontextmanager
-async def pulsar_broker(data: Path, **settings: str) -> AsyncIterator[PulsarBroker]:
+async def pulsar_broker(data: Path, disk: Disk | None = None, **settings: str) -> AsyncIterator[PulsarBroker]:
     """A broker on `data`, which may have been another's before; a setting's dots are underscores."""
-    static = {name.replace("_", "."): value for name, value in settings.items()}
-    network = MemoryNetwork()
-    node = Node(load(None, {}, {"log.dirs": str(data), "webServicePort": "-1", **static}), network)
-    await node.start()
-    try:
+    network = UnreachableNetwork()
+    async with a_node(data, a_world(disk=disk, network=network), **settings) as node:
         yield PulsarBroker(node, network)
-    finally:
-        await node.stop()
 
 
 def frame(type: int, entry: bytes | None = None, /, **fields: Any) -> bytes:

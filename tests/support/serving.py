@@ -19,10 +19,9 @@ from uuid import UUID
 from kio.serial import entity_reader, entity_writer
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.base.network import FileRange
 from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.server.config import BrokerConfig, DynamicConfig, Layers
 from anabranch.server.fetch_sessions import FetchSessions
@@ -34,6 +33,7 @@ from anabranch.server.peer import Peer
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.schema import request_schema, response_schema
 from tests.compat.clients.raw import build
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock
 
 PRODUCE, FETCH = 0, 1
@@ -48,7 +48,7 @@ class Served:
         self.folder = folder
         self.clock = SetClock()
         self.disk = DirectDisk()
-        self.host = PartitionHost(self.disk, self.clock, folder, BrokerId(1))
+        self.host = a_host(folder, self.clock, self.disk)
         self.host.recover()
         self.sessions = FetchSessions(slots, self.clock, Random(1))
         static = {name.replace("_", "."): value for name, value in settings.items()}

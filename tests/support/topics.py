@@ -19,7 +19,8 @@ from uuid import UUID
 import msgspec
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.ids import BrokerId, TopicName, split_partition
+from anabranch.base.executors import thread_pool
+from anabranch.base.ids import TopicName, split_partition
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.log.cleaner import Message
 from anabranch.log.compaction_view import ViewJob
@@ -32,7 +33,6 @@ from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.meta.policy_upkeep import PolicyUpkeep
 from anabranch.meta.rules import Rules, rules_of
 from anabranch.partition.folders import partition_folder
-from anabranch.partition.host import PartitionHost
 from anabranch.records.pulsar_metadata_pb2 import MessageMetadata
 from anabranch.subscriptions.channel import Delivery
 from anabranch.subscriptions.consumer import Consumer
@@ -52,6 +52,7 @@ from anabranch.topics.registry import AnyTopic, Topics
 from anabranch.topics.subscribing import Wanted
 from anabranch.topics.surroundings import Surroundings
 from tests.support.compaction import view_worker_here
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock
 
 DEFAULT_RULES = rules_of(PolicyDefaults(), NamespacePolicies())
@@ -240,7 +241,7 @@ class Bench:
 
     def _start(self) -> None:
         disk = DirectDisk(100)
-        self.host = PartitionHost(disk, self.clock, self.folder, BrokerId(1))
+        self.host = a_host(self.folder, self.clock, disk)
         for name, topic in self.written.items():
             if name.is_persistent:
                 self.host.add_topic(name, topic.id, topic.partition_count, LogConfig())
@@ -262,7 +263,7 @@ class Bench:
                 lambda name, index: partition_folder(self.folder, name, index),
                 lambda: self.upkeep,
                 "standalone",
-                compactor=Compactor(CleanerConfig, self._worker),
+                compactor=Compactor(CleanerConfig, self._worker, thread_pool("aside", 2)),
                 pending_acks=self.pending_acks,
             )
         )

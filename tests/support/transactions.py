@@ -10,30 +10,25 @@ Everything is real; the clock is set by the test, and `look_after` is one round 
 """
 
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import UUID
 
 from anabranch.base.disk import DirectDisk, Disk
 from anabranch.base.errors import InvalidTransactionState
-from anabranch.base.ids import BrokerId, TopicName
 from anabranch.base.network import FileRange
 from anabranch.groups.committing import Commit, TopicCommit
-from anabranch.groups.config import GroupConfig
-from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.effects import Answer, Producer
 from anabranch.groups.offsets import Fetch, TopicPartitions
-from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.transaction_config import TransactionConfig
-from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator
-from anabranch.groups.transaction_markers import Markers
+from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.groups.transaction_records import TopicPartition
-from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition_log import Isolation
 from anabranch.records.batch import split_batches
 from anabranch.records.record import iter_records, payload_of
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.coordinators import Coordinators, add_topic
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock, records
 from tests.support.offsets import in_columns
 
@@ -61,28 +56,14 @@ class Transacting:
     # --- life
 
     def start(self, disk: Disk | None = None) -> None:
-        self.host = PartitionHost(disk or DirectDisk(), self.clock, self.data, BrokerId(1))
+        self.host = a_host(self.data, self.clock, disk or DirectDisk())
         for number, (name, count) in enumerate(TOPICS.items()):
-            compact = {"cleanup.policy": "compact"} if name != "out" else {}
-            self.host.add_topic(
-                TopicName.from_kafka(name), UUID(int=number + 1), count, LogConfig.build(compact, {})
-            )
+            policy = "delete" if name == "out" else "compact"
+            add_topic(self.host, name, UUID(int=number + 1), count, cleanup_policy=policy)
         self.host.recover()
-        self.groups = GroupCoordinator(
-            self.clock,
-            Surroundings(GroupConfig, self, Random(1)),
-            lambda index: self.host.partition(OFFSETS_TOPIC, index),
-            lambda index: self.host.is_stored(OFFSETS_TOPIC, index),
-            self._no_topic,
-        )
-        self.coordinator = TransactionCoordinator(
-            self.clock,
-            self.host,
-            lambda: self.config,
-            self._new_id,
-            self._no_topic,
-            Markers(self.host, self.groups),
-        )
+        made = Coordinators(self.host, self.clock)
+        self.groups = made.groups(self._no_topic)
+        self.coordinator = made.transactions(self._no_topic, lambda: self.config, self._new_id, self.groups)
 
     def kill(self) -> None:
         self.coordinator.close()
@@ -111,16 +92,6 @@ class Transacting:
 
     async def _no_topic(self) -> None:
         raise AssertionError("the topics are there")
-
-    def by_name(self, name: str) -> TopicFacts | None:
-        count = TOPICS.get(name)
-        return None if count is None else TopicFacts(name, UUID(int=1), (frozenset(),) * count)
-
-    def by_id(self, topic_id: UUID) -> TopicFacts | None:
-        return None
-
-    def names(self) -> frozenset[str]:
-        return frozenset(TOPICS)
 
     # --- what producers do
 

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import Unavailable
+from anabranch.base.processes import RealProcesses
 from anabranch.log.cleaner import Cleaner, run_worker
 from anabranch.log.compaction import Job
 from anabranch.log.local_log import LocalLog
@@ -23,6 +25,12 @@ from tests.support.compaction import compacted_log, job_for, keyed
 from tests.support.logs import put, records
 
 PATIENCE_S = 90.0
+
+in_a_process = partial(run_worker, RealProcesses())
+
+
+def a_cleaner(threads: Executor) -> Cleaner:
+    return Cleaner(DirectDisk(), threads, in_a_process)
 
 
 @pytest.fixture
@@ -83,7 +91,7 @@ async def new_child(before: set[int]) -> int:
 async def test_a_job_is_done_and_the_process_ends(log: LocalLog) -> None:
     before = set(children())
     with ThreadPoolExecutor(1) as threads:
-        summary = await Cleaner(DirectDisk(), threads).clean(log, job_for(log), lambda old: None)
+        summary = await a_cleaner(threads).clean(log, job_for(log), lambda old: None)
     assert summary.cleaned_to == 400
     assert [value for _, _, value in keyed(log)] == ["x" * 100 + str(i) for i in range(393, 400)]
     assert set(children()) <= before
@@ -91,7 +99,7 @@ async def test_a_job_is_done_and_the_process_ends(log: LocalLog) -> None:
 
 async def test_it_gives_way_to_everybody_and_can_be_left(log: LocalLog) -> None:
     before = set(children())
-    async with aclosing(run_worker(slow(job_for(log)))) as messages:
+    async with aclosing(in_a_process(slow(job_for(log)))) as messages:
         reading = asyncio.ensure_future(anext(messages))
         pid = await new_child(before)
         assert await eventually(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 19)
@@ -105,7 +113,7 @@ async def test_it_keeps_the_pace(log: LocalLog) -> None:
     size = sum(segment.size for segment in log.segments)
     job = job_for(log)._replace(io_bytes_per_second=float(size))
     started = time.monotonic()
-    async with aclosing(run_worker(job)) as messages:
+    async with aclosing(in_a_process(job)) as messages:
         async for _ in messages:
             pass
     assert time.monotonic() - started > 1.5, "it reads everything twice at that rate"
@@ -114,9 +122,7 @@ async def test_it_keeps_the_pace(log: LocalLog) -> None:
 async def test_a_killed_worker_is_an_error_and_harms_nothing(log: LocalLog) -> None:
     before = set(children())
     with ThreadPoolExecutor(1) as threads:
-        cleaning = asyncio.ensure_future(
-            Cleaner(DirectDisk(), threads).clean(log, slow(job_for(log)), lambda old: None)
-        )
+        cleaning = asyncio.ensure_future(a_cleaner(threads).clean(log, slow(job_for(log)), lambda old: None))
         os.kill(await new_child(before), signal.SIGKILL)
         with pytest.raises(Unavailable, match="died"):
             await cleaning
@@ -128,7 +134,7 @@ async def test_a_segment_that_is_gone_is_said(log: LocalLog) -> None:
     job = job_for(log)
     names = sorted(os.listdir(log.folder))
     broken = job._replace(bases=[*job.bases, job.bases[-1] + 1])
-    async with aclosing(run_worker(broken)) as messages:
+    async with aclosing(in_a_process(broken)) as messages:
         said = [message async for message in messages]
     assert [list(message) for message in said] == [["failed"]]
     assert "is gone" in said[0]["failed"]

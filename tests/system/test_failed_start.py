@@ -12,7 +12,7 @@ import pytest
 from anabranch.base.errors import Corrupt, Invalid
 from anabranch.base.ids import TopicName
 from anabranch.cluster.topics import NewTopic
-from anabranch.node import Node
+from anabranch.node import Node, this_machine
 from anabranch.partition.folders import CLEAN_STOP
 from anabranch.server.config_file import load
 
@@ -20,7 +20,7 @@ ANY_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "brokerServicePort": "0", "
 
 
 def node_on(data: Path, **ports: str) -> Node:
-    return Node(load(None, {}, {"log.dirs": str(data), **ANY_PORTS, **ports}))
+    return Node(load(None, {}, {"log.dirs": str(data), **ANY_PORTS, **ports}), this_machine())
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ async def used_folder(data: Path) -> dict[str, bytes]:
     """A folder that a broker has used; its files but those of the metadata."""
     node = node_on(data)
     await node.start()
-    await node._listener.services.cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))
-    node._host.partition("orders", 0)
+    await node.parts.cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))
+    node.parts.host.partition("orders", 0)
     await node.stop()
     return files_of(data)
 
@@ -95,7 +95,7 @@ async def test_the_folder_of_another_cluster(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_bytes(kept)
     again = node_on(tmp_path)
     await again.start()
-    assert again._host.topic("orders") is not None
+    assert again.parts.host.topic("orders") is not None
     await again.stop()
 
 

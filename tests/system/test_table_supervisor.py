@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from anabranch.base.ids import TopicId, TopicName
+from anabranch.base.processes import RealProcesses
 from anabranch.meta.image import ClusterImage, ImageChange, TopicChange, TopicImage
 from anabranch.server.config_tables import TablesConfig
 from anabranch.tables import supervisor as module
@@ -29,7 +30,7 @@ class Scene:
 
     def __init__(self, program: str, log: Path, needs: str = "sys") -> None:
         self.log = log
-        self.supervisor = Supervisor([sys.executable, "-S", "-c", program], log, needs)
+        self.supervisor = Supervisor(RealProcesses(), [sys.executable, "-S", "-c", program], log, needs)
         self.task = asyncio.ensure_future(self.supervisor.run())
 
     def tell(self, old: TopicImage | None, new: TopicImage | None) -> None:

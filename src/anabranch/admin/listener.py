@@ -43,7 +43,9 @@ class HttpListener:
     async def protocol(self) -> "H11Protocol":
         """What takes over from a door."""
         if self._loading is None:
-            self._loading = asyncio.get_running_loop().run_in_executor(None, _load, self._services)
+            self._loading = asyncio.get_running_loop().run_in_executor(
+                self._services.threads, _load, self._services
+            )
         make = await asyncio.shield(self._loading)
         return cast("H11Protocol", make(asyncio.get_running_loop(), _HEAD_S))
 

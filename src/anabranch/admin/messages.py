@@ -38,7 +38,7 @@ async def peek(call: Call) -> Message:
     if subscription is None:
         raise SubscriptionNotFound(f"Subscription {name} not found for topic {topic.full_name}")
     position = max(1, call.path_number("position"))
-    return await _message(await _unacked(topic, subscription.cursor, position))
+    return await _message(call, await _unacked(topic, subscription.cursor, position))
 
 
 async def _unacked(topic: Topic, cursor: Cursor, position: int) -> Entry:
@@ -74,7 +74,7 @@ async def by_id(call: Call) -> Message:
     entry = await entry_at(topic, offset)
     if entry is None or entry.offset != offset or entry.ledger != ledger:
         raise NotFound("Message id not found")
-    return await _message(entry)
+    return await _message(call, entry)
 
 
 async def entry_at(topic: Topic, offset: int) -> Entry | None:
@@ -96,7 +96,7 @@ async def examine(call: Call) -> Message:
         raise Refused(412, "Could not examine messages due to the total message is zero")
     if call.query.get("initialPosition", "latest") == "earliest":
         found = await _unacked(topic, Cursor(topic.start), position)
-        return await _message(found)
+        return await _message(call, found)
     entry, offset = None, topic.end
     for _ in range(position):
         if offset <= topic.start:
@@ -107,7 +107,7 @@ async def examine(call: Call) -> Message:
         offset = entry.offset
     if entry is None:
         raise NotFound("Message not found")
-    return await _message(entry)
+    return await _message(call, entry)
 
 
 @get(TOPIC + "/messageid/{timestamp}", answer=MessageId)
@@ -122,7 +122,7 @@ async def at_time(call: Call) -> Any:
     return MessageId(entry.ledger, entry.offset, topic.partition_index)
 
 
-async def _message(entry: Entry) -> Message:
+async def _message(call: Call, entry: Entry) -> Message:
     """An entry as HTTP's answer: the payload, and what is known of it in headers."""
     metadata = read_metadata(entry.payload)
     payload = payload_of(entry.payload)
@@ -150,7 +150,8 @@ async def _message(entry: Entry) -> Message:
             headers[name] = base64.b64encode(getattr(metadata, field)).decode("ascii")
     body = bytes(payload)
     if metadata.compression and not metadata.encryption_keys:
-        body = await asyncio.to_thread(uncompressed, metadata, payload)  # it may be much larger
+        loop = asyncio.get_running_loop()  # it may be much larger
+        body = await loop.run_in_executor(call.services.threads, uncompressed, metadata, payload)
     return Message(body, {name: _header(text) for name, text in headers.items()})
 
 

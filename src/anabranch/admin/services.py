@@ -1,5 +1,6 @@
 """What the handlers of HTTP requests may reach: the node's parts, built by `node.py` and nothing else."""
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from anabranch.partition.host import PartitionHost
@@ -12,5 +13,7 @@ class AdminServices:
     pulsar: PulsarServices
     partitions: PartitionHost
     upkeep: Upkeep
+    threads: Executor
+    """For what takes a request a while."""
     web_url: str = ""
     """Where clients find this broker's HTTP, as `http://127.0.0.1:8080`; known once it listens."""

@@ -3,6 +3,9 @@
 `Disk` opens and arranges files by path; `File` is one open file.  A simulation brings its own
 pair, which forgets what was not synced.
 
+A read that has to wait for the disk would hold up the whole loop.  So whoever reads asks first (`is_cached`),
+and has what is not in memory read ahead by one of the disk's few threads (`read_ahead`).
+
 Descriptors are bounded.  A broker may hold ten thousand partitions, so a `File` keeps its
 descriptor only while it is among the `max_open` most recently used; an evicted one is opened
 again by its path when next touched.  Nobody outside this module sees that happen.
@@ -15,20 +18,26 @@ An append is all or nothing: on a short write (a full disk) the file is cut back
 and DiskFull is raised, so the caller's idea of the size stays true.
 """
 
+import asyncio
 import errno
 import os
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from anabranch.base import page_cache
 from anabranch.base.errors import DiskFull
+from anabranch.base.executors import Executors, thread_pool
 
 Buffer = bytes | bytearray | memoryview
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of Linux
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_READING_THREADS = 8
 _RELEASED = -1  # opened again on the next use
 _CLOSED = -2
 
@@ -39,12 +48,13 @@ class Releasable(Protocol):
 
 
 class Handles:
-    """The open descriptors in order of use, at most `max_open` of them."""
+    """What the files of a disk share: descriptors in order of use, at most `max_open`; threads."""
 
-    __slots__ = ("_lru", "max_open", "newest")
+    __slots__ = ("_lru", "max_open", "newest", "reading")
 
-    def __init__(self, max_open: int = 4096) -> None:
+    def __init__(self, max_open: int, reading: Executor) -> None:
         self.max_open = max_open
+        self.reading = reading
         self.newest: Releasable | None = None  # the one used last, which need not be moved
         self._lru: OrderedDict[int, Releasable] = OrderedDict()
 
@@ -117,6 +127,15 @@ class File:
 
     def pread(self, size: int, at: int) -> bytes:
         return os.pread(self.fileno(), size, at)
+
+    def is_cached(self, at: int, size: int) -> bool:
+        """Whether `size` bytes from `at` on can be read without waiting for the disk."""
+        return page_cache.is_cached(self.fileno(), at + size - 1)
+
+    def read_ahead(self, at: int, size: int) -> "asyncio.Future[None]":
+        """Bring `size` bytes from `at` on into memory; done when they are there."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._handles.reading, page_cache.read_through, self.path, at, size)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fileno(), size)
@@ -207,12 +226,15 @@ class Disk(Protocol):
 
     def sync_dir(self, path: Path) -> None: ...
 
+    def unused_name(self) -> str:
+        """A name that nothing on the disk has or ever had."""
+
 
 class DirectDisk:
     """The operating system's file system."""
 
-    def __init__(self, max_open: int = 4096) -> None:
-        self.handles = Handles(max_open)
+    def __init__(self, max_open: int = 4096, executors: Executors = thread_pool) -> None:
+        self.handles = Handles(max_open, executors("read", _READING_THREADS))
 
     def open(self, path: Path) -> File:
         return File(path, self.size(path), self.handles)
@@ -304,6 +326,9 @@ class DirectDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def unused_name(self) -> str:
+        return uuid.uuid4().hex
 
 
 def _write_new(path: Path, data: bytes, *, sync: bool) -> None:

@@ -1,7 +1,8 @@
 """The network, passed in: links that carry bytes in, and bytes and file ranges out.
 
-A server gives `listen` a factory of `Peer`s, the upper half of a connection.  The lower half is a
-`Link`.  A simulation brings its own `Network` and with it links that delay, cut and lose.
+A server gives `listen` a factory of `Peer`s, the upper half of a connection; a client gives `connect`
+one.  The lower half is a `Link`.  A simulation brings its own `Network` and with it links that delay,
+cut and lose.
 
     socket ──> Peer.buffer()     where the next bytes should go (nothing is copied on the way in)
                Peer.received(n)  n of them arrived
@@ -14,7 +15,7 @@ as references: a `FileRange` is not read until the socket has room, so a client 
 its answers costs their headers, not their records.
 
 File ranges go out by `sendfile`.  A page that is not in the cache would block the whole loop there,
-so a range that is not there is first read by a thread (`page_cache`) and the send goes on after that.
+so a range that is not there is first read by a thread (`base/disk`) and the send goes on after that.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from anabranch.base.disk import Buffer, File
-from anabranch.base.page_cache import is_cached, read_through
+from anabranch.base.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,14 @@ class FileRange(NamedTuple):
     file: File
     position: int
     size: int
+
+    def is_cached(self) -> bool:
+        """Whether it can be read without waiting for the disk."""
+        return self.file.is_cached(self.position, self.size)
+
+    def read_ahead(self) -> "asyncio.Future[None]":
+        """Bring it into memory; done when it is there."""
+        return self.file.read_ahead(self.position, self.size)
 
 
 Chunk = Buffer | FileRange
@@ -100,6 +109,12 @@ class Network(Protocol):
         self, host: str, port: int, factory: Callable[[], Peer], options: SocketOptions
     ) -> Listener: ...
 
+    async def connect(self, host: str, port: int, peer: Peer, timeout_s: float) -> Link:
+        """Open a connection; `peer` is its upper half here, whose opened() has been called when this returns.
+
+        Unavailable if nobody answers in time or the other side refuses.
+        """
+
 
 def _size(chunk: Chunk) -> int:
     return chunk.size if type(chunk) is FileRange else len(cast(Buffer, chunk))
@@ -122,6 +137,10 @@ class TcpLink(asyncio.BufferedProtocol):
         self.unsent = 0
         self.remote = "?"
         self.buffer_updated = peer.received  # type: ignore[method-assign, assignment]  # a call less
+
+    @property
+    def is_open(self) -> bool:
+        return self._fd >= 0
 
     # --- the event loop's side
 
@@ -209,9 +228,9 @@ class TcpLink(asyncio.BufferedProtocol):
                 head = self._queue[0]
                 if type(head) is FileRange:
                     # Once is enough: there are file systems that always say they would wait.
-                    if not self._warmed and not is_cached(head):
+                    if not self._warmed and not head.is_cached():
                         self._block()
-                        self._loop.run_in_executor(None, read_through, head).add_done_callback(self._read)
+                        head.read_ahead().add_done_callback(self._read)
                         return
                     self._send_range(head)
                 else:
@@ -347,3 +366,16 @@ class TcpNetwork:
                 if size >= 0:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
         return _TcpListener(server)
+
+    async def connect(self, host: str, port: int, peer: Peer, timeout_s: float) -> Link:
+        link = TcpLink(peer)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.get_running_loop().create_connection(lambda: link, host, port)
+        except TimeoutError as error:
+            raise Unavailable(f"{host}:{port} cannot be reached: no answer in {timeout_s:g} s") from error
+        except (OSError, ValueError) as error:  # uvloop raises the second for a name that cannot be one
+            raise Unavailable(f"{host}:{port} cannot be reached: {error}") from error
+        if not link.is_open:
+            raise Unavailable(f"{host}:{port} cannot be reached: the connection was closed at once")
+        return link

@@ -6,22 +6,16 @@ systems say that they would wait for what was read just now, too; these are not 
 """
 
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from anabranch.base.network import FileRange
+from pathlib import Path
 
 _PIECE_BYTES = 1 << 18
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _doubted: set[int] = set()  # devices whose answer means nothing
 
 
-def is_cached(part: "FileRange") -> bool:
-    """Whether the end of `part` can be read without waiting for the disk."""
-    fd = part.file.fileno()
-    return _is_there(fd, part.position + part.size - 1) or (
-        bool(_doubted) and os.fstat(fd).st_dev in _doubted
-    )
+def is_cached(fd: int, position: int) -> bool:
+    """Whether the byte at `position` can be read without waiting for the disk."""
+    return _is_there(fd, position) or (bool(_doubted) and os.fstat(fd).st_dev in _doubted)
 
 
 def _is_there(fd: int, position: int) -> bool:
@@ -34,18 +28,18 @@ def _is_there(fd: int, position: int) -> bool:
     return True
 
 
-def read_through(part: "FileRange") -> None:
-    """Bring `part` into the page cache.  Runs in a thread, on a descriptor of its own."""
-    fd = os.open(part.file.path, os.O_RDONLY | os.O_CLOEXEC)
+def read_through(path: Path, position: int, size: int) -> None:
+    """Bring a part of a file into the page cache.  Runs in a thread, on a descriptor of its own."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         scratch = bytearray(_PIECE_BYTES)
-        at, end = part.position, part.position + part.size
+        at, end = position, position + size
         while at < end:
             got = os.preadv(fd, [memoryview(scratch)[: end - at]], at)
             if not got:
                 return
             at += got
-        if part.size and not _is_there(fd, end - 1):
+        if size and not _is_there(fd, end - 1):
             _doubted.add(os.fstat(fd).st_dev)
     finally:
         os.close(fd)

@@ -26,7 +26,7 @@ from typing import Any
 from anabranch import __version__
 from anabranch.base.errors import AnabranchError, InvalidConfig
 from anabranch.cli.failure import CommandError, Misuse
-from anabranch.node import Node
+from anabranch.node import Node, this_machine
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_file import load
 from anabranch.server.config_tables import ROOT as TABLES_ROOT
@@ -133,7 +133,7 @@ def _new_loop() -> type[asyncio.AbstractEventLoop] | None:
 async def _serve(config: BrokerConfig, ready_file: Path | None, started: float) -> None:
     told_to_stop = _stop_on_signal()
     _retract(ready_file)  # one that was left behind would speak of another process
-    node = Node(config)
+    node = Node(config, this_machine())
     try:
         await node.start()
     except (AnabranchError, OSError) as error:

@@ -22,6 +22,7 @@ from typing import Any
 import anabranch
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Unavailable
+from anabranch.base.processes import Processes
 from anabranch.log import compaction_swap
 from anabranch.log.compacted import CompactedLog
 from anabranch.log.compaction import Job, Summary
@@ -35,7 +36,9 @@ from anabranch.log.validation import unpacked_limit
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
-_LONGEST_LINE_BYTES = 16 << 20
+Worker = Callable[["Job | ViewJob"], AsyncGenerator[Message, None]]
+"""Does a job, and says how far it is."""
+
 _SOURCE = Path(anabranch.__file__).parents[1]
 
 
@@ -101,22 +104,15 @@ def make_view_job(
     )
 
 
-async def run_worker(job: Job | ViewJob) -> AsyncGenerator[Message, None]:
+async def run_worker(processes: Processes, job: Job | ViewJob) -> AsyncGenerator[Message, None]:
     """What the worker says, line by line.  Unavailable if it ends without a last word."""
     import json  # most brokers never compact anything
 
     path = os.pathsep.join(filter(None, (str(_SOURCE), os.environ.get("PYTHONPATH"))))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "anabranch.log.compaction_worker",
-        *([VIEW] if isinstance(job, ViewJob) else []),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=_LONGEST_LINE_BYTES,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    command = [sys.executable, "-m", "anabranch.log.compaction_worker"]
+    if isinstance(job, ViewJob):
+        command.append(VIEW)
+    process = await processes.start(command, variables={"PYTHONPATH": path})
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -144,7 +140,7 @@ class Cleaner:
         self,
         disk: Disk,
         threads: Executor,
-        worker: Callable[[Job], AsyncGenerator[Message, None]] = run_worker,
+        worker: Worker,
     ) -> None:
         self._disk = disk
         self._threads = threads

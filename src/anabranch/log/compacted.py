@@ -15,7 +15,6 @@ left; `on_unused` is called then.
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 import msgspec
 
@@ -114,7 +113,7 @@ class CompactedLog:
 def new_folder(disk: Disk, partition: Path) -> Path:
     """Where the next view is to be written."""
     disk.make_dirs(partition / COMPACTED)
-    return partition / COMPACTED / uuid4().hex
+    return partition / COMPACTED / disk.unused_name()
 
 
 def let_count(disk: Disk, folder: Path, made: ViewSummary) -> Current:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import SessionExpired, Unavailable
+from anabranch.base.executors import Executors, thread_pool
 from anabranch.meta.plans import Plan, plan_create, plan_delete, plan_multi, plan_put
 from anabranch.meta.recovery import recover
 from anabranch.meta.rounds import Rounds
@@ -35,9 +36,9 @@ class EmbeddedStore:
         self.session = Session(rounds.open_session())
 
     @classmethod
-    def open(cls, path: Path, disk: Disk) -> "EmbeddedStore":
+    def open(cls, path: Path, disk: Disk, executors: Executors = thread_pool) -> "EmbeddedStore":
         """A session on the store kept in the file `path`, whose folder is there."""
-        return cls(Rounds(*recover(path, disk)))
+        return cls(Rounds(*recover(path, disk), executors))
 
     def new_session(self) -> "EmbeddedStore":
         """Another session on the same store."""

@@ -17,11 +17,11 @@ not journalled: no session outlives the process.  They go between two rounds, wh
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from anabranch.base.errors import AnabranchError, Unavailable
+from anabranch.base.executors import Executors
 from anabranch.meta.journal import Journal, frame_of
 from anabranch.meta.plans import Plan, plan_end_of
 from anabranch.meta.store import Event, is_within
@@ -58,11 +58,11 @@ class _Watch:
 
 
 class Rounds:
-    def __init__(self, journal: Journal, tree: Tree) -> None:
+    def __init__(self, journal: Journal, tree: Tree, executors: Executors) -> None:
         self.tree = tree
         self._staged = tree.copy()
         self._journal = journal
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._thread = executors("metadata", 1)
         self._waiting: list[_Request] = []
         self._waiting_bytes = 0
         self._watches: list[_Watch] = []

@@ -40,14 +40,14 @@ Place = tuple[ServedTopic, int]
 
 class Cleaning:
     def __init__(
-        self, host: PartitionHost, disk: Disk, clock: Clock, threads: Executor, saving: Executor
+        self, host: PartitionHost, disk: Disk, clock: Clock, cleaner: Cleaner, saving: Executor
     ) -> None:
         """`saving` is a single thread: two logs may be done at the same time."""
         self._host = host
         self._disk = disk
         self._clock = clock
         self._saving = saving
-        self._cleaner = Cleaner(disk, threads)
+        self._cleaner = cleaner
         self._points = read_offsets(disk, host.data / CLEANER_POINTS)
         self._keys: dict[Partition, TopicPartition] = {}
         self._candidates: set[Partition] = set()

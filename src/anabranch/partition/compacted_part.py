@@ -4,10 +4,7 @@ Only who asks for it does (`wire/kafka/fetch.py`); ordinary consumers see the lo
 not as ranges of files: a view goes when there is a newer one and nobody reads it any more.
 """
 
-import asyncio
-
 from anabranch.base.network import FileRange
-from anabranch.base.page_cache import is_cached, read_through
 from anabranch.log.compacted import CompactedLog
 from anabranch.partition.kafka_part import Pending, kafka_part
 from anabranch.partition.partition import Partition
@@ -34,9 +31,9 @@ def compacted_part(
     part = kafka_part(partition, records, described=described)
     if not isinstance(part, FileRange):
         return part
-    if is_cached(part):
+    if part.is_cached():
         return part.file.pread(part.size, part.position)
     view.hold()
-    pending: Pending = asyncio.get_running_loop().run_in_executor(None, read_through, part)
+    pending: Pending = part.read_ahead()
     pending.add_done_callback(lambda _: view.release())
     return pending

@@ -15,7 +15,6 @@ from typing import NamedTuple, Protocol
 
 from anabranch.base.errors import OffsetOutOfRange
 from anabranch.base.network import FileRange
-from anabranch.base.page_cache import is_cached, read_through
 from anabranch.base.waiters import Waiter
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition.partition_log import Isolation
@@ -96,10 +95,9 @@ class EntryReader:
         part = partition.read(offset, max_bytes, self._isolation, whole_first=True)
         if part is None:
             return Entries([], self.end)
-        if not is_cached(part) and part != self._warmed:
+        if not part.is_cached() and part != self._warmed:
             self._warmed = part
-            loop = asyncio.get_running_loop()
-            return Entries([], offset, loop.run_in_executor(None, read_through, part))
+            return Entries([], offset, part.read_ahead())
         data = part.file.pread(part.size, part.position)
         if self._is_own_only:
             return _own_entries(data, offset)

@@ -19,7 +19,7 @@ import logging
 import os
 import re
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Unavailable
@@ -41,9 +41,9 @@ def partition_folder(data: Path, topic: TopicName, index: int) -> Path:
     return data / TOPICS / tenant / namespace / f"{folder_part(topic.local)}-{index}"
 
 
-def deleted_folder(data: Path) -> Path:
+def deleted_folder(disk: Disk, data: Path) -> Path:
     """A fresh place for a folder that is to be removed."""
-    return data / DELETED_FOLDERS / uuid4().hex
+    return data / DELETED_FOLDERS / disk.unused_name()
 
 
 def owner_of(disk: Disk, folder: Path) -> str | None:
@@ -64,7 +64,7 @@ def claim(disk: Disk, data: Path, folder: Path, topic_id: UUID) -> Path | None:
     if named is not None:
         if named[1].decode() == id_text(topic_id):
             return None
-        moved = deleted_folder(data)
+        moved = deleted_folder(disk, data)
         disk.make_dirs(moved.parent)
         disk.rename(folder, moved)
     elif found:  # no reason to give up the records beside it

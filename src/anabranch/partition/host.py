@@ -18,6 +18,7 @@ from uuid import UUID
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, InvalidTopicName, UnknownTopic
+from anabranch.base.executors import Executors
 from anabranch.base.ids import BrokerId, TopicName, id_text
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartition, read_offsets
 from anabranch.log.config import LogConfig
@@ -36,6 +37,8 @@ from anabranch.partition.strays import KEPT_DAYS, Stored, move_aside
 from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
+
+_UNPACKING_THREADS = 2
 
 
 class LogDir(NamedTuple):
@@ -64,7 +67,7 @@ class ServedTopic:
 
 
 class PartitionHost:
-    def __init__(self, disk: Disk, clock: Clock, data: Path, broker: BrokerId) -> None:
+    def __init__(self, disk: Disk, clock: Clock, data: Path, broker: BrokerId, executors: Executors) -> None:
         self._disk = disk
         self._clock = clock
         self._broker = broker
@@ -75,7 +78,8 @@ class PartitionHost:
         self._recovery_points = read_offsets(disk, data / RECOVERY_POINTS)
         self._log_starts = read_offsets(disk, data / LOG_STARTS)
         self.data = data
-        self.translations = Translations()
+        self.translations = Translations(executors("translate", 1))
+        self._unpacking = executors("unpack", _UNPACKING_THREADS)
         self.on_open: Callable[[ServedTopic, Partition], None] = lambda topic, partition: None
         self.on_change: Changed = lambda partition: None
         self.on_close: Callable[[Partition], None] = lambda partition: None
@@ -123,7 +127,7 @@ class PartitionHost:
     def _move_away(self, folder: Path) -> None:
         if not self._disk.exists(folder):
             return
-        away = deleted_folder(self.data)
+        away = deleted_folder(self._disk, self.data)
         try:
             self._disk.make_dirs(away.parent)
             self._disk.rename(folder, away)
@@ -242,9 +246,17 @@ class PartitionHost:
             recovery_point=self._recovery_points.get(key, 0),
             log_start=self._log_starts.get(key, 0),
         )
-        partition = Partition(index, opened, self._broker, topic.leader_epoch, self._clock, self.on_change)
+        partition = Partition(
+            index,
+            opened,
+            self._broker,
+            topic.leader_epoch,
+            self._clock,
+            self.on_change,
+            self.translations,
+            self._unpacking,
+        )
         partition.is_ended = index in topic.ended
-        partition.translations = self.translations
         topic.partitions[index] = partition
         self.on_open(topic, partition)
         return partition

@@ -15,14 +15,12 @@ import asyncio
 
 from anabranch.base.errors import AnabranchError
 from anabranch.base.network import FileRange
-from anabranch.base.page_cache import is_cached, read_through
 from anabranch.partition.chunked import whole_payload
 from anabranch.partition.partition import Partition
 from anabranch.partition.translations import (
     LARGE_BYTES,
     MANY_MESSAGES,
     Translated,
-    aside,
     in_turns,
     key_of,
     passed_over,
@@ -64,8 +62,8 @@ def kafka_part(
 
 def _translated(partition: Partition, part: FileRange, described: bool) -> bytes | Pending:
     """The entries that `part` begins with.  Its last one may be cut short."""
-    if not is_cached(part):
-        return asyncio.get_running_loop().run_in_executor(None, read_through, part)
+    if not part.is_cached():
+        return part.read_ahead()
     data = memoryview(part.file.pread(part.size, part.position))
     made: list[bytes] = []
     at = size = 0
@@ -115,7 +113,9 @@ async def _made(partition: Partition, header: BatchHeader, batch: memoryview, de
                 return Translated(as_gap(header))
             payload = await whole_payload(partition, header.base_offset, metadata, payload)
         if not metadata.encryption_keys and metadata.compression != NONE:
-            payload = await aside(uncompressed, metadata, memoryview(payload), LIMIT_BYTES)
+            payload = await partition.translations.aside(
+                uncompressed, metadata, memoryview(payload), LIMIT_BYTES
+            )
         made = KafkaBatch(header, metadata, described=described)
         pieces = await in_turns(made.pieces(payload))
         del payload  # large ones would be there several times over

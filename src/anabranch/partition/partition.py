@@ -12,7 +12,7 @@ memory that batches can ask for by being larger inside.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import (
@@ -48,7 +48,6 @@ Changed = Callable[["Partition"], "asyncio.Future[None] | None"]
 INLINE_BYTES = 64 * 1024  # what is walked in the loop; beyond, a thread is cheaper than the stall
 
 _CODEC_BYTE = 22  # the low byte of the attributes
-_threads = ThreadPoolExecutor(2, thread_name_prefix="unpack")
 
 
 class Partition:
@@ -57,6 +56,7 @@ class Partition:
         "_changed",
         "_clock",
         "_hw",
+        "_threads",
         "_waiters",
         "index",
         "is_ended",
@@ -74,17 +74,21 @@ class Partition:
         leader_epoch: int,
         clock: Clock,
         changed: "Changed",
+        translations: Translations,
+        threads: Executor,
     ) -> None:
+        """`threads` are few: what large batches become is in memory that often, and no oftener."""
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
         self.retired = False
-        self.translations = Translations()
+        self.translations = translations
         """Of its batches; the host gives all of its partitions the same."""
         self.is_ended = False  # terminated: it takes no more messages, for good
         self._broker = broker
         self._clock = clock
         self._changed = changed
+        self._threads = threads
         self._waiters = Waiters()
         self._hw = HighWatermark(log.log_end, frozenset((broker,)), 1)
 
@@ -149,7 +153,7 @@ class Partition:
         """
         loop = asyncio.get_running_loop()
         header, ready = await loop.run_in_executor(
-            _threads, _prepare, batch, self.log.config, self._clock.now_ms()
+            self._threads, _prepare, batch, self.log.config, self._clock.now_ms()
         )
         if self.retired:
             raise UnknownTopic("the topic is gone")
@@ -275,7 +279,7 @@ class Partition:
             found = _first_record(*arguments)
         else:
             loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(_threads, _first_record, *arguments)
+            found = await loop.run_in_executor(self._threads, _first_record, *arguments)
         return None if found is None else TimestampAndOffset(found[0], found[1], header.leader_epoch)
 
     def wait(self, waiter: Waiter) -> None:

@@ -18,7 +18,6 @@ from anabranch.partition.translations import (
     NOTHING,
     Translated,
     Translations,
-    aside,
     in_turns,
     key_of,
     passed_over,
@@ -45,7 +44,7 @@ def pulsar_part(
     if len(batch) <= LARGE_BYTES and header.last_offset_delta < MANY_MESSAGES:
         made = _made_now(header, batch, fits_bytes, splits)
     if made is None:
-        return translations.begin(key, lambda: _made(header, batch, fits_bytes, splits))
+        return translations.begin(key, lambda: _made(translations, header, batch, fits_bytes, splits))
     translations.keep(key, made)
     return made
 
@@ -65,11 +64,13 @@ def _made_now(header: BatchHeader, batch: memoryview, fits_bytes: int, splits: b
         return NOTHING
 
 
-async def _made(header: BatchHeader, batch: memoryview, fits_bytes: int, splits: bool) -> Translated:
+async def _made(
+    translations: Translations, header: BatchHeader, batch: memoryview, fits_bytes: int, splits: bool
+) -> Translated:
     try:
         payload: Buffer = batch[HEADER_SIZE:]
         if header.codec:
-            payload = await aside(payload_of, header, batch, LIMIT_BYTES)
+            payload = await translations.aside(payload_of, header, batch, LIMIT_BYTES)
         if splits:
             return _split(await in_turns(message_pieces(header, payload)))
         if not header.count:
@@ -77,7 +78,7 @@ async def _made(header: BatchHeader, batch: memoryview, fits_bytes: int, splits:
         pieces = await in_turns(entry_pieces(header, payload))
         gaps = gaps_in(header, payload)
         del payload  # large ones would be there several times over
-        return Translated(await aside(seal_entry, header, pieces, fits_bytes), gaps)
+        return Translated(await translations.aside(seal_entry, header, pieces, fits_bytes), gaps)
     except AnabranchError as error:
         passed_over(header, _READERS, error)
         return NOTHING

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import NamedTuple, TypeVar
 
 from anabranch.base.errors import AnabranchError
@@ -32,7 +32,6 @@ MANY_MESSAGES = 128
 
 _ROOM_BYTES = 200  # that one takes beside its bytes, about
 _passed_over = Seldom(logging.getLogger(__name__), 10.0)
-_threads = ThreadPoolExecutor(1, thread_name_prefix="translate")
 _Result = TypeVar("_Result")
 
 
@@ -72,7 +71,9 @@ def key_of(partition: object, header: BatchHeader) -> Key:
 
 
 class Translations:
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, thread: Executor, kept_bytes: int = KEPT_BYTES) -> None:
+        """`thread` is what unpacks, one at a time."""
+        self._thread = thread
         self._limit = kept_bytes
         self._kept: OrderedDict[Key, Translated] = OrderedDict()
         self._kept_bytes = 0
@@ -124,6 +125,10 @@ class Translations:
             if self._queue:  # after a mistake of ours; others are not to suffer from it
                 self._runner = asyncio.ensure_future(self._run())
 
+    async def aside(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """What `function` gives, in the thread that unpacks."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
     async def stop(self) -> None:
         """The node stops: nobody waits any more."""
         self._queue.clear()
@@ -142,11 +147,6 @@ async def in_turns(pieces: Iterable[_Result]) -> list[_Result]:
         made.append(piece)
         await asyncio.sleep(0)
     return made
-
-
-async def aside(function: Callable[..., _Result], *arguments: object) -> _Result:
-    """What `function` gives, in the thread that unpacks."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
 
 
 def passed_over(header: BatchHeader, readers: str, error: AnabranchError) -> None:

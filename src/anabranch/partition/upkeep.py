@@ -20,7 +20,6 @@ matter: `run` ends with DiskFailed and takes the node with it, since acknowledge
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +27,9 @@ from anabranch.base.clock import Clock
 from anabranch.base.config import LONG_MAX
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, DiskFailed, Unavailable
+from anabranch.base.executors import Executors
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, TopicPartition, write_offsets
+from anabranch.log.cleaner import Cleaner, Worker
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
 from anabranch.log.flusher import Flusher, is_due
@@ -78,16 +79,25 @@ class Configuration(Protocol):
 
 
 class Upkeep:
-    def __init__(self, host: PartitionHost, disk: Disk, clock: Clock, config: Configuration) -> None:
+    def __init__(
+        self,
+        host: PartitionHost,
+        disk: Disk,
+        clock: Clock,
+        config: Configuration,
+        executors: Executors,
+        worker: Worker,
+    ) -> None:
+        """`worker` compacts, and `executors` makes the pools for all else that blocks."""
         self._host = host
         self._disk = disk
         self._clock = clock
         self._config = config
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="upkeep")
+        self._threads = executors("upkeep", _THREADS)
         syncing = max(_SYNCING_THREADS, config.current.upkeep.recovery_threads_per_data_dir)
-        self._syncing_threads = ThreadPoolExecutor(syncing, thread_name_prefix="sync")
+        self._syncing_threads = executors("sync", syncing)
         # One: no checkpoint is written twice at a time, and the last one to be asked for is what stays.
-        self._saving_thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._saving_thread = executors("checkpoint", 1)
         self._touched: set[Partition] = set()
         self._prompt: dict[Partition, int] = {}  # flush.ms of the logs that have one
         self._flush_due: DueTimes[Partition] = DueTimes()
@@ -96,7 +106,9 @@ class Upkeep:
         self.flusher = Flusher(disk, self._syncing_threads, syncing)
         self._removal = Removal(disk, clock, self._threads)
         self._aging = Aging(host, disk, clock, self._threads)
-        self._cleaning = Cleaning(host, disk, clock, self._threads, self._saving_thread)
+        self._cleaning = Cleaning(
+            host, disk, clock, Cleaner(disk, self._threads, worker), self._saving_thread
+        )
         self._aging.on_dropped = self._dropped
         self._aging.on_glance = self._glanced
         self._cleaning.on_replaced = self._dropped

@@ -5,7 +5,10 @@ Whoever sends many large schemas waits for the others of the kind, and nobody el
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
+
+from anabranch.base.executors import Executors
 
 _INLINE_BYTES = 1 << 10
 _AT_ONCE = 2
@@ -14,8 +17,8 @@ _R = TypeVar("_R")
 
 
 class Aside:
-    def __init__(self) -> None:
-        self._room = asyncio.Semaphore(_AT_ONCE)
+    def __init__(self, executors: Executors) -> None:
+        self._threads = executors("schemas", _AT_ONCE)
 
     async def run(
         self, size_bytes: int | None, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs
@@ -23,5 +26,5 @@ class Aside:
         """What `work` gives; `size_bytes` is of what it looks at, None if it blocks whatever the size."""
         if size_bytes is not None and size_bytes <= _INLINE_BYTES:
             return work(*args, **kwargs)
-        async with self._room:
-            return await asyncio.to_thread(work, *args, **kwargs)
+        call = partial(work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -13,6 +13,7 @@ import msgspec
 
 from anabranch.base.clock import Clock
 from anabranch.base.errors import Corrupt, Exists, NotFound
+from anabranch.base.executors import Executors
 from anabranch.base.path_parts import path_part, text_of
 from anabranch.base.turns import Turns
 from anabranch.meta.documents import decode, encode
@@ -44,11 +45,11 @@ FOR_ALL = ""
 
 
 class SubjectStore:
-    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock, executors: Executors) -> None:
         self._store = store
         self._clock = clock
         self._turns = Turns()
-        self.aside = Aside()
+        self.aside = Aside(executors)
 
     def turn(self, subject: str) -> AbstractAsyncContextManager[None]:
         """Alone with a subject; a topic's keys and values are changed together."""

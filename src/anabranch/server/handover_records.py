@@ -11,7 +11,7 @@ import asyncio
 
 from anabranch.base.network import FileRange
 from anabranch.partition.partition import Partition
-from anabranch.partition.translations import LARGE_BYTES, Translated, aside, key_of
+from anabranch.partition.translations import LARGE_BYTES, Translated, key_of
 from anabranch.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from anabranch.records.builder import empty_batch, retain
 from anabranch.records.entry_payloads import LIMIT_BYTES
@@ -67,7 +67,7 @@ def _rest(
         return kept.data
 
     async def made() -> Translated:
-        return Translated(await aside(_without, header, batch, acked))
+        return Translated(await partition.translations.aside(_without, header, batch, acked))
 
     return partition.translations.begin(key, made)
 

@@ -1,5 +1,6 @@
-"""What request handlers may reach: the node's parts, built by `node.py` and nothing else."""
+"""What request handlers may reach: the node's parts, built by `node_parts.py` and nothing else."""
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from anabranch.base.clock import Clock
@@ -33,4 +34,6 @@ class Services:
     share_sessions: ShareSessions
     transactions: TransactionCoordinator
     handovers: Handovers
+    threads: Executor
+    """For what takes a request a while and needs no pool of its own."""
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)

@@ -27,6 +27,8 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from functools import partial
 from random import Random
 from typing import NamedTuple
 from uuid import UUID
@@ -138,11 +140,14 @@ class _Instance:
 
 
 class Telemetry:
-    def __init__(self, cluster: Cluster, config: DynamicConfig, clock: Clock, chance: Random) -> None:
+    def __init__(
+        self, cluster: Cluster, config: DynamicConfig, clock: Clock, chance: Random, threads: Executor
+    ) -> None:
         self._cluster = cluster
         self._config = config
         self._clock = clock
         self._chance = chance
+        self._threads = threads
         self._instances: OrderedDict[UUID, _Instance] = OrderedDict()  # in order of use
         self._parsed: tuple[Mapping[str, Overrides], list[ClientMetricsConfig]] = ({}, [])
         self.pushes = 0
@@ -169,9 +174,22 @@ class Telemetry:
         instance = self._find(push.instance_id, client, now)
         max_bytes = instance.subscription.max_bytes
         _check(push, instance, now, max_bytes)
-        size = await _unpacked_size(push, max_bytes)
+        size = await self._unpacked_size(push, max_bytes)
         self.pushes += 1
         self.pushed_bytes += size
+
+    async def _unpacked_size(self, push: Push, max_bytes: int) -> int:
+        if not push.metrics:
+            return 0
+        work = partial(decompress, push.codec, push.metrics, max_bytes)
+        try:
+            if len(push.metrics) <= _INLINE_BYTES:
+                return len(work())
+            return len(await asyncio.get_running_loop().run_in_executor(self._threads, work))
+        except TooLarge as error:
+            raise TelemetryTooLarge(str(error)) from error
+        except Corrupt as error:
+            raise InvalidRecord(str(error)) from error
 
     def _find(self, instance_id: UUID, client: Client, now: float) -> _Instance:
         """The instance as the subscriptions of this moment have it."""
@@ -255,16 +273,3 @@ def _check(push: Push, instance: _Instance, now: float, max_bytes: int) -> None:
         raise UnsupportedCompression(f"there is no compression codec {push.codec}")
     if len(push.metrics) > max_bytes:
         raise TelemetryTooLarge(f"a push of {len(push.metrics)} bytes, the limit is {max_bytes}")
-
-
-async def _unpacked_size(push: Push, max_bytes: int) -> int:
-    if not push.metrics:
-        return 0
-    try:
-        if len(push.metrics) <= _INLINE_BYTES:
-            return len(decompress(push.codec, push.metrics, max_bytes))
-        return len(await asyncio.to_thread(decompress, push.codec, push.metrics, max_bytes))
-    except TooLarge as error:
-        raise TelemetryTooLarge(str(error)) from error
-    except Corrupt as error:
-        raise InvalidRecord(str(error)) from error

@@ -24,7 +24,6 @@ from anabranch.partition.host import PartitionHost, ServedTopic
 from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
-from anabranch.partition.translations import aside
 from anabranch.records.batch import split_batches
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Header, Record, iter_records, payload_of
@@ -135,7 +134,7 @@ async def _records(source: Partition, first: int, end: int) -> AsyncIterator[Rec
             if header.base_offset >= end:
                 return
             if header.last_offset >= at:
-                payload = await aside(payload_of, header, batch, _UNPACKED_BYTES)
+                payload = await source.translations.aside(payload_of, header, batch, _UNPACKED_BYTES)
                 for record in iter_records(header, payload):
                     if at <= record.offset < end:
                         yield record

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from anabranch.base.clock import Clock
 from anabranch.base.errors import AnabranchError, Fenced, InvalidRecordState, NotOwner, UnknownTopicId
 from anabranch.base.network import Chunk, FileRange
-from anabranch.base.page_cache import is_cached, read_through
 from anabranch.base.seldom import Seldom
 from anabranch.base.waiters import Waiter, Waiters
 from anabranch.groups.config import GroupConfig
@@ -154,7 +153,7 @@ class LiveSharePartition:
         part = partition.read(offset, max_bytes, isolation, whole_first=whole_first)
         if part is None:
             return None
-        if not is_cached(part) and part != self._warmed:
+        if not part.is_cached() and part != self._warmed:
             self._warmed = part
             self._spawn(self._warm(part))
             return None
@@ -171,7 +170,7 @@ class LiveSharePartition:
 
     async def _warm(self, part: FileRange) -> None:
         """Read what is not in memory, beside the loop."""
-        await asyncio.get_running_loop().run_in_executor(None, read_through, part)
+        await part.read_ahead()
         self._waiters.wake()
 
     def wait(self, waiter: Waiter) -> None:

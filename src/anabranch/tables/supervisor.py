@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from anabranch.base.ids import TopicId
+from anabranch.base.processes import Child, Processes
 from anabranch.log.config_table import ENABLE
 from anabranch.meta.image import ImageChange, TopicImage
 from anabranch.server.config_tables import TablesConfig
@@ -45,8 +46,11 @@ def maintainer_command(
 
 
 class Supervisor:
-    def __init__(self, command: Sequence[str], log: Path, needs: str = "pyspark") -> None:
+    def __init__(
+        self, processes: Processes, command: Sequence[str], log: Path, needs: str = "pyspark"
+    ) -> None:
         """`needs` is the module without which there is no point in trying."""
+        self._processes = processes
         self._command = command
         self._log = log
         self._needs = needs
@@ -121,12 +125,10 @@ class Supervisor:
             await _end(child, ended)
         return child.returncode
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> Child:
         self._shorten_log()
         with self._log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log
-            )
+            return await self._processes.start(self._command, output=log)
 
     def _shorten_log(self) -> None:
         """Empty it if it is long.  Whoever writes to it writes at its end, wherever that is."""
@@ -139,7 +141,7 @@ def _is_table(topic: TopicImage) -> bool:
     return topic.config.get(ENABLE.name, "").strip().lower() == "true"
 
 
-async def _end(child: asyncio.subprocess.Process, ended: "asyncio.Future[int]") -> None:
+async def _end(child: Child, ended: "asyncio.Future[int]") -> None:
     if child.returncode is None:
         child.terminate()
         try:

@@ -11,15 +11,15 @@ Few run at the same time, as of Kafka's compaction (`log.cleaner.threads`); othe
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, Conflict, Unavailable, UnknownTopic
-from anabranch.log.cleaner import make_view_job, run_worker
+from anabranch.log.cleaner import Worker, make_view_job
 from anabranch.log.compacted import CompactedLog, Current, let_count, new_folder
 from anabranch.log.compaction_view import ViewJob, ViewSummary
 from anabranch.log.config_broker import CleanerConfig
@@ -36,14 +36,17 @@ class AlreadyCompacting(Conflict):
 
 
 class Compactor:
-    """What all topics share: the workers."""
+    """What all topics share: the workers, and threads."""
 
     def __init__(
         self,
         config: Callable[[], CleanerConfig],
-        worker: Callable[[ViewJob], AsyncGenerator[dict[str, Any], None]] = run_worker,
+        worker: Worker,
+        threads: Executor,
     ) -> None:
         self.config = config
+        self.threads = threads
+        """For what takes the disk a while."""
         self._worker = worker
         self._turns = asyncio.Semaphore(config().threads)
 
@@ -161,7 +164,7 @@ class Compacting:
         What is not counted in the end goes when the log is next opened.
         """
         loop = asyncio.get_running_loop()
-        writing = loop.run_in_executor(None, let_count, self._disk, target, made)
+        writing = loop.run_in_executor(self._compactor.threads, let_count, self._disk, target, made)
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
@@ -174,7 +177,7 @@ class Compacting:
 
     def _remove(self, folder: Path) -> None:
         """In a thread: files may be large.  What stays goes when the log is next opened."""
-        asyncio.get_running_loop().run_in_executor(None, _remove_tree, self._disk, folder)
+        asyncio.get_running_loop().run_in_executor(self._compactor.threads, _remove_tree, self._disk, folder)
 
 
 def _remove_tree(disk: Disk, folder: Path) -> None:

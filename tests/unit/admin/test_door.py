@@ -1,12 +1,14 @@
 """The first moments of an HTTP connection."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from anabranch.admin import listener as module
 from anabranch.admin.listener import Door, HttpListener
+from anabranch.base.executors import thread_pool
 
 
 class Transport:
@@ -29,7 +31,7 @@ async def test_who_cannot_be_served_is_not_left_waiting(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(module, "_load", fail)
     monkeypatch.setattr(module.log, "exception", lambda *_: None)
-    services: Any = None
+    services: Any = SimpleNamespace(threads=thread_pool("t", 1))
     transport: Any = Transport()
     door = Door(HttpListener(services))
     door.connection_made(transport)

@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.base.disk import DirectDisk, Handles
 from anabranch.base.errors import DiskFull
+from anabranch.base.executors import thread_pool
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def test_the_least_recently_used_goes_first() -> None:
         def release(self) -> None:
             released.append(self.name)
 
-    handles = Handles(max_open=2)
+    handles = Handles(2, thread_pool("read", 1))
     a, b, c = Holder("a"), Holder("b"), Holder("c")
     handles.opened(a)
     handles.opened(b)

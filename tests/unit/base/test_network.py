@@ -17,41 +17,15 @@ import uvloop
 
 from anabranch.base import network, page_cache
 from anabranch.base.disk import DirectDisk, File
-from anabranch.base.network import FileRange, Link, SocketOptions, TcpNetwork
+from anabranch.base.errors import Unavailable
+from anabranch.base.network import FileRange, Link, Listener, SocketOptions, TcpNetwork
+from tests.support.links import Upper
 from tests.support.waiting import until
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
 
 PATTERN = bytes(range(251)) * 4001  # a prime, so that a shift never looks right: about a megabyte
-
-
-class Upper:
-    """The upper half of a connection: keeps what comes, tells what happened."""
-
-    def __init__(self) -> None:
-        self.link: Link
-        self.got = b""
-        self.happened: list[str] = []
-        self.on_received: Callable[[], None] = lambda: None
-        self._buffer = memoryview(bytearray(65536))
-
-    def opened(self, link: Link) -> None:
-        self.link = link
-        self.happened.append("opened")
-
-    def buffer(self) -> memoryview:
-        return self._buffer
-
-    def received(self, size: int) -> None:
-        self.got += bytes(self._buffer[:size])
-        self.on_received()
-
-    def drained(self) -> None:
-        self.happened.append("drained")
-
-    def closed(self) -> None:
-        self.happened.append("closed")
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -135,6 +109,75 @@ def file(tmp_path: Path) -> File:
     return DirectDisk().open(tmp_path / "segment")
 
 
+# --- connecting
+
+
+def test_a_link_to_a_listener(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening() as (listener, servers):
+            mine = Upper()
+            link = await TcpNetwork().connect(listener.host, listener.port, mine, 10)
+            assert mine.happened == ["opened"]
+            assert mine.link is link
+            assert link.remote == f"{listener.host}:{listener.port}"
+            link.send([PATTERN])
+            await until(lambda: servers and servers[0].got == PATTERN)
+            servers[0].link.send([b"answer"])
+            await until(lambda: mine.got == b"answer")
+            servers[0].link.abort()
+            await until(lambda: mine.happened == ["opened", "closed"])
+
+    run(scenario)
+
+
+def test_nobody_to_connect_to(run: Run) -> None:
+    async def scenario() -> None:
+        with socket.socket() as idle:
+            idle.bind(("127.0.0.1", 0))
+            for host, port in (("127.0.0.1", idle.getsockname()[1]), ("no such.host", 1)):
+                mine = Upper()
+                with pytest.raises(Unavailable, match="cannot be reached"):
+                    await TcpNetwork().connect(host, port, mine, 10)
+                assert mine.happened == []
+
+    run(scenario)
+
+
+def test_a_listener_that_does_not_take_connections(run: Run) -> None:
+    async def scenario() -> None:
+        with socket.socket() as idle, socket.socket() as first, socket.socket() as second:
+            idle.bind(("127.0.0.1", 0))
+            idle.listen(0)
+            for one in (first, second):  # what the queue holds
+                one.setblocking(False)
+                with suppress(BlockingIOError):
+                    one.connect(idle.getsockname())
+            mine = Upper()
+            with pytest.raises(Unavailable, match="cannot be reached: no answer in"):
+                await TcpNetwork().connect(*idle.getsockname(), mine, 0.2)
+            assert mine.happened == []
+
+    run(scenario)
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[Listener, list[Upper]]]:
+    peers: list[Upper] = []
+
+    def factory() -> Upper:
+        peers.append(Upper())
+        return peers[-1]
+
+    listener = await TcpNetwork().listen("127.0.0.1", 0, factory, SocketOptions(10))
+    try:
+        yield listener, peers
+    finally:
+        listener.close()
+        for one in peers:
+            one.link.abort()
+        await asyncio.sleep(0)
+
+
 # --- both ways
 
 
@@ -207,11 +250,11 @@ def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
 ) -> None:
     asked: list[int] = []
 
-    def never_cached(part: FileRange) -> bool:
-        asked.append(part.position)
+    def never_cached(file: File, at: int, size: int) -> bool:
+        asked.append(at)
         return False
 
-    monkeypatch.setattr(network, "is_cached", never_cached)
+    monkeypatch.setattr(File, "is_cached", never_cached)
     monkeypatch.setattr(network, "_NOWAIT", None)  # small ranges have no way of their own then
 
     async def scenario() -> None:
@@ -227,10 +270,10 @@ def test_cold_ranges_are_read_by_a_thread_and_keep_their_place(
     run(scenario)
 
 
-def test_whether_a_range_is_cached(file: File) -> None:
+async def test_whether_a_range_is_cached(file: File) -> None:
     file.pread(len(PATTERN), 0)
-    assert page_cache.is_cached(FileRange(file, 0, len(PATTERN)))
-    page_cache.read_through(FileRange(file, 10, len(PATTERN) + 1000))
+    assert FileRange(file, 0, len(PATTERN)).is_cached()
+    await FileRange(file, 10, len(PATTERN) + 1000).read_ahead()
     file.close()
 
 
@@ -242,11 +285,11 @@ def test_a_file_system_that_cannot_say_is_taken_for_cached(
         raise OSError(answer, os.strerror(answer))
 
     monkeypatch.setattr(os, "preadv", preadv)
-    assert page_cache.is_cached(FileRange(file, 0, 1))
+    assert FileRange(file, 0, 1).is_cached()
     file.close()
 
 
-def test_a_file_system_that_would_always_wait_is_not_believed(
+async def test_a_file_system_that_would_always_wait_is_not_believed(
     file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = os.preadv
@@ -259,9 +302,9 @@ def test_a_file_system_that_would_always_wait_is_not_believed(
     monkeypatch.setattr(os, "preadv", preadv)
     monkeypatch.setattr(page_cache, "_doubted", set())
     part = FileRange(file, 0, len(PATTERN))
-    assert not page_cache.is_cached(part)
-    page_cache.read_through(part)
-    assert page_cache.is_cached(part)
+    assert not part.is_cached()
+    await part.read_ahead()
+    assert part.is_cached()
     file.close()
 
 
@@ -375,7 +418,7 @@ def test_a_peer_that_leaves_in_the_middle(run: Run, file: File) -> None:
 def test_a_peer_that_leaves_while_a_range_is_read(
     run: Run, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "is_cached", lambda part: False)
+    monkeypatch.setattr(File, "is_cached", lambda *_: False)
 
     async def scenario() -> None:
         async with connected() as (peer, _client):
@@ -401,7 +444,7 @@ def cut(file: File) -> None:
 def test_a_range_that_is_gone_closes_the_link(
     run: Run, file: File, harm: Callable[[File], None], cold: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "is_cached", lambda part: not cold)
+    monkeypatch.setattr(File, "is_cached", lambda *_: not cold)
 
     async def scenario() -> None:
         async with connected() as (peer, client):

@@ -10,7 +10,7 @@ from anabranch.base.errors import PolicyViolation
 from anabranch.base.ids import TopicName
 from anabranch.cluster.topics import NewTopic
 from anabranch.meta.policies import RetentionPolicies, TopicPolicies
-from anabranch.node import Node
+from anabranch.node import Node, this_machine
 from anabranch.server.config_file import load
 from tests.support.logs import records
 
@@ -19,10 +19,10 @@ NO_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "brokerServicePort": "-1", "
 
 async def test_a_topic_made_while_the_brokers_defaults_change(tmp_path: Path) -> None:
     """Both arrive in one image: the topic is hosted before the defaults are applied to all."""
-    node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}))
+    node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}), this_machine())
     await node.start()
     try:
-        cluster, host = node._listener.services.cluster, node._listener.services.partitions
+        cluster, host = node.parts.cluster, node.parts.host
         for i in range(10):
             name = TopicName.from_kafka(f"t{i}")
             await asyncio.gather(
@@ -38,10 +38,10 @@ async def test_a_topic_made_while_the_brokers_defaults_change(tmp_path: Path) ->
 
 async def test_retention_set_the_pulsar_way(tmp_path: Path) -> None:
     """A namespace's or a topic's retention takes the place of the log's; without one the log has its own."""
-    node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}))
+    node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}), this_machine())
     await node.start()
     try:
-        cluster, host = node._listener.services.cluster, node._listener.services.partitions
+        cluster, host = node.parts.cluster, node.parts.host
         name = TopicName.from_kafka("t")
         await cluster.create_topic(NewTopic(name, 1, config={"retention.ms": "7"}))
 
@@ -70,10 +70,10 @@ async def test_retention_set_the_pulsar_way(tmp_path: Path) -> None:
 
 async def test_a_terminated_topic_takes_nothing_from_kafka_either(tmp_path: Path) -> None:
     for restarted in (False, True):
-        node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}))
+        node = Node(load(None, {}, {"log.dirs": str(tmp_path), **NO_PORTS}), this_machine())
         await node.start()
         try:
-            cluster, host = node._listener.services.cluster, node._listener.services.partitions
+            cluster, host = node.parts.cluster, node.parts.host
             name = TopicName.from_kafka("t")
             if not restarted:
                 await cluster.create_topic(NewTopic(name, 2))

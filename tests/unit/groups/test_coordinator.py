@@ -5,13 +5,11 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -21,7 +19,7 @@ from anabranch.base.errors import (
     TooLarge,
     Unavailable,
 )
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.base.seldom import Seldom
 from anabranch.groups import runtime
 from anabranch.groups.committing import Commit, TopicCommit
@@ -31,13 +29,12 @@ from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator, java_h
 from anabranch.groups.deletion import delete_group
 from anabranch.groups.effects import Answer, Effects, Producer, Token
 from anabranch.groups.offsets import Fetch, TopicPartitions
-from anabranch.groups.parts import Surroundings, TopicFacts
 from anabranch.groups.shard import GroupShard
-from anabranch.log.config import LogConfig
-from anabranch.partition.host import PartitionHost
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Record
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.coordinators import Coordinators, add_topic
+from tests.support.hosts import a_host
 from tests.support.logs import SetClock
 from tests.support.offsets import in_columns
 from tests.support.waiting import until
@@ -50,7 +47,7 @@ class Cluster:
     """One broker's partitions and what it knows of topics."""
 
     def __init__(self, data: Path, clock: SetClock) -> None:
-        self.host = PartitionHost(DirectDisk(), clock, data, BrokerId(1))
+        self.host = a_host(data, clock)
         self.made = 0
         self.refuses = False
 
@@ -62,18 +59,7 @@ class Cluster:
         self.add()
 
     def add(self) -> None:
-        name = TopicName.from_kafka(OFFSETS_TOPIC)
-        self.host.add_topic(name, TOPIC_ID, PARTITIONS, LogConfig.build({"cleanup.policy": "compact"}, {}))
-
-    def by_name(self, name: str) -> TopicFacts | None:
-        served = {topic.name.kafka for topic in self.host.topics()}
-        return TopicFacts(name, TOPIC_ID, (frozenset(),) * PARTITIONS) if name in served else None
-
-    def by_id(self, topic_id: UUID) -> TopicFacts | None:
-        return None
-
-    def names(self) -> frozenset[str]:
-        return frozenset()
+        add_topic(self.host, OFFSETS_TOPIC, TOPIC_ID, PARTITIONS, cleanup_policy="compact")
 
 
 class Coordinated:
@@ -113,13 +99,7 @@ async def coordinated(
         cluster.add()
     cluster.host.recover()
     told = config or GroupConfig()
-    groups = GroupCoordinator(
-        clock,
-        Surroundings(lambda: told, cluster, Random(1)),
-        lambda index: cluster.host.partition(OFFSETS_TOPIC, index),
-        lambda index: cluster.host.is_stored(OFFSETS_TOPIC, index),
-        cluster.make,
-    )
+    groups = Coordinators(cluster.host, clock).groups(cluster.make, lambda: told)
     try:
         yield Coordinated(groups, cluster, clock)
     finally:

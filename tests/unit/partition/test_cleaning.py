@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.base.errors import Corrupt
 from anabranch.log.checkpoints import CLEANER_POINTS
-from anabranch.log.cleaner import Cleaner, Message
+from anabranch.log.cleaner import Message
 from anabranch.log.compaction import Job
 from anabranch.log.compaction_plan import Plan, plan
 from anabranch.log.config_broker import CleanerConfig
@@ -60,15 +60,9 @@ def workers() -> Workers:
 
 @pytest.fixture
 async def hosted(tmp_path: Path, workers: Workers) -> AsyncIterator[Hosted]:
-    made = Hosted(tmp_path)
-    use(made, workers)
+    made = Hosted(tmp_path, worker=workers.run)
     yield made
     made.kill()
-
-
-def use(hosted: Hosted, workers: Workers) -> None:
-    cleaning = hosted.upkeep._cleaning
-    cleaning._cleaner = Cleaner(hosted.disk, hosted.upkeep._threads, workers.run)
 
 
 def dirty(hosted: Hosted, name: str, index: int = 0, rounds: int = 3) -> Partition:
@@ -269,7 +263,6 @@ async def test_a_log_that_cannot_be_opened_is_tried_again(
     for index in range(3):
         dirty(hosted, "table", index)
     await hosted.restart()
-    use(hosted, workers)
     partition_of = PartitionHost.partition_of
 
     def refuse(self: PartitionHost, topic: ServedTopic, index: int) -> Partition:
@@ -323,7 +316,6 @@ async def test_after_a_restart_it_goes_on_where_it_was(hosted: Hosted, workers: 
     dirty(hosted, "dirty")
     dirty(hosted, "stream")
     await hosted.restart()
-    use(hosted, workers)
     del workers.jobs[:]
     await hosted.upkeep._aging.round()
     await hosted.upkeep._clean()
@@ -339,7 +331,6 @@ async def test_a_table_that_is_created_again_is_cleaned_from_its_start(
     await hosted.upkeep.look()
     await hosted.upkeep._clean()
     await hosted.restart()
-    use(hosted, workers)
     hosted.remove("table")  # nobody had opened it
     hosted.topic("table", cleanup_policy=("compact",))
     partition = dirty(hosted, "table")

@@ -10,18 +10,19 @@ import pytest
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import DiskFull, UnknownTopic
-from anabranch.base.ids import BrokerId, TopicName
+from anabranch.base.ids import TopicName
 from anabranch.log.config import LogConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.partition.folders import CLEAN_STOP, DELETED_FOLDERS, partition_folder
 from anabranch.partition.host import PartitionHost
-from tests.support.logs import SetClock, contents, put, records
+from tests.support.hosts import a_host
+from tests.support.logs import contents, put, records
 
 T = TopicName.from_kafka("t")
 
 
 def hosted(data: Path, *, partitions: int = 2, topic_id: int = 1, max_open: int = 100) -> PartitionHost:
-    host = PartitionHost(DirectDisk(max_open), SetClock(), data, BrokerId(1))
+    host = a_host(data, disk=DirectDisk(max_open))
     host.add_topic(T, UUID(int=topic_id), partitions, LogConfig())
     host.recover()
     return host

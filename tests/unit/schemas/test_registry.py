@@ -14,6 +14,7 @@ from google.protobuf import descriptor_pb2
 from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import NotFound
+from anabranch.base.executors import thread_pool
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.paths import SCHEMA_DEFINITIONS, SCHEMA_IDS, SUBJECTS
 from anabranch.schemas import registry as registries
@@ -62,7 +63,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 @pytest.fixture
 def registry(store: EmbeddedStore) -> Registry:
-    return Registry(SubjectStore(store, SystemClock()))
+    return Registry(SubjectStore(store, SystemClock(), thread_pool))
 
 
 async def test_versions_count_and_the_same_is_the_same(registry: Registry) -> None:
@@ -98,7 +99,7 @@ async def test_everybody_at_once(registry: Registry) -> None:
 async def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
     for expected in (0, 0):
         store = EmbeddedStore.open(tmp_path / "metadata", DirectDisk(4))
-        subjects = SubjectStore(store, SystemClock())
+        subjects = SubjectStore(store, SystemClock(), thread_pool)
         registry = Registry(subjects)
         assert await registry.register("a b/ü", STRING, S.FULL, topic="persistent://a/b/c") == expected
         assert await subjects.subjects() == ["a b/ü"]

@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
+from anabranch.base.executors import thread_pool
 from anabranch.base.ids import TopicName
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.schemas import errors, subject_registry
@@ -55,7 +56,7 @@ class Faces:
 @pytest.fixture
 async def faces(tmp_path: Path) -> AsyncIterator[Faces]:
     store = EmbeddedStore.open(tmp_path / "metadata", DirectDisk(4))
-    yield Faces(SubjectStore(store, SystemClock()))
+    yield Faces(SubjectStore(store, SystemClock(), thread_pool))
     await store.close()
 
 
@@ -87,7 +88,7 @@ async def test_everybody_at_once(faces: Faces) -> None:
 async def test_ids_outlive_the_process(tmp_path: Path) -> None:
     for expected in ((1, 1), (2, 2)):
         store = EmbeddedStore.open(tmp_path / "metadata", DirectDisk(4))
-        faces = Faces(SubjectStore(store, SystemClock()))
+        faces = Faces(SubjectStore(store, SystemClock(), thread_pool))
         assert await faces.add("a", avro("x")) == (1, 1)
         assert await faces.add("a", avro("x", **{f"y{expected[0]}": 0})) == (expected[0] + 1, expected[1] + 1)
         await store.close()

@@ -13,6 +13,7 @@ from anabranch.base.errors import (
     UnknownSubscription,
     UnsupportedCompression,
 )
+from anabranch.base.executors import thread_pool
 from anabranch.meta.image import ClusterImage
 from anabranch.records.compression import NONE, ZSTD, compress
 from anabranch.server import telemetry as module
@@ -44,7 +45,7 @@ class World:
         self.operators = Operators()
         self.config = DynamicConfig(load(None, {}, {"telemetry.max.bytes": "10000"}))
         operators: Any = self.operators
-        self.telemetry = Telemetry(operators, self.config, self.clock, random.Random(3))
+        self.telemetry = Telemetry(operators, self.config, self.clock, random.Random(3), thread_pool("t", 1))
         self.operators.want(all={"metrics": "org.", "interval.ms": str(INTERVAL_MS)})
         self.connection = 1
 

@@ -8,10 +8,12 @@ from uuid import UUID
 import pytest
 
 from anabranch.base.errors import DiskFull, FencedStateEpoch, InvalidRecordState, NotOwner
+from anabranch.base.executors import thread_pool
 from anabranch.base.ids import BrokerId
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_state import Changed, DeliveryState, ShareKey, ShareState, StateBatch
 from anabranch.partition.partition import Partition
+from anabranch.partition.translations import Translations
 from anabranch.records.control import Marker
 from anabranch.subscriptions.share_live import LiveSharePartition, ShareSurroundings, rules_of
 from anabranch.subscriptions.share_partition import Ack, AckKind, Cause, GivenUp, SharePartition
@@ -82,7 +84,10 @@ class Scene:
         self.clock, self.alarm, self.states = SetClock(), Alarm(), States()
         self.config = GroupConfig()
         self.buried: list[GivenUp] = []
-        self.partition = Partition(0, open_log_in(folder), BrokerId(1), 0, self.clock, lambda _: None)
+        threads = thread_pool("t", 1)
+        self.partition = Partition(
+            0, open_log_in(folder), BrokerId(1), 0, self.clock, lambda _: None, Translations(threads), threads
+        )
 
         async def bury(key: ShareKey, partition: Partition, given_up: Sequence[GivenUp]) -> None:
             self.buried += given_up

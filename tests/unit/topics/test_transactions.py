@@ -8,7 +8,6 @@ import pytest
 
 from anabranch.base.errors import Throttled
 from anabranch.groups.effects import Producer
-from anabranch.groups.subscription_states import SubscriptionStates
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.groups.transactions import LAST_EPOCH
 from anabranch.topics.errors import (
@@ -18,6 +17,7 @@ from anabranch.topics.errors import (
     TransactionNotFound,
 )
 from anabranch.topics.transactions import Transactions
+from tests.support.coordinators import Coordinators
 from tests.support.transactions import Transacting
 
 OUT, OTHER = ("out", 0), ("out", 1)
@@ -27,7 +27,7 @@ def front(node: Transacting, most: int = 0) -> Transactions:
     async def nothing() -> None:
         raise AssertionError("the topic is not needed")
 
-    states = SubscriptionStates(node.clock, node, node.host.partition, lambda index: False, nothing)  # type: ignore[arg-type]
+    states = Coordinators(node.host, node.clock).subscription_states(nothing)
     return Transactions(node.coordinator, node._new_id, node.clock, lambda: most, states)
 
 

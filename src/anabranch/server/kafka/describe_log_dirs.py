@@ -9,6 +9,7 @@ to another.
 """
 
 import asyncio
+from concurrent.futures import Executor
 from typing import Any
 
 from anabranch.base.ids import TopicName
@@ -19,7 +20,7 @@ from anabranch.server.kafka.registry import Answer, RequestContext, api
 @api(35, versions=(1, 5))
 async def describe_log_dirs(request: Any, ctx: RequestContext) -> Answer:
     host = ctx.services.partitions
-    sizes = await _sizes(host, _wanted(request, host))
+    sizes = await _sizes(host, _wanted(request, host), ctx.services.threads)
     topics: dict[TopicName, list[Answer]] = {}
     for (topic, index), size in sizes.items():
         topics.setdefault(topic, []).append(_partition(index, size))
@@ -54,13 +55,15 @@ def _wanted(request: Any, host: PartitionHost) -> dict[tuple[TopicName, int], No
 
 
 async def _sizes(
-    host: PartitionHost, wanted: dict[tuple[TopicName, int], None]
+    host: PartitionHost, wanted: dict[tuple[TopicName, int], None], threads: Executor
 ) -> dict[tuple[TopicName, int], int]:
     opened = {
         (topic.name, partition.index): partition.size_bytes for topic, partition in host.open_partitions()
     }
     unopened = [partition for partition in wanted if partition not in opened]
-    measured = await asyncio.to_thread(host.stored_bytes, unopened) if unopened else []
+    measured: list[int] = []
+    if unopened:
+        measured = await asyncio.get_running_loop().run_in_executor(threads, host.stored_bytes, unopened)
     known = opened | dict(zip(unopened, measured, strict=True))
     return {partition: known[partition] for partition in wanted}
 

@@ -1,4 +1,4 @@
-"""What Pulsar's command handlers may reach: the node's parts, built by `node.py` and nothing else."""
+"""What Pulsar's command handlers may reach: the node's parts, built by `node_parts.py` and nothing else."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,6 @@
 """A broker's control plane, real but for the sockets, and the four APIs of configuration over their bytes."""
 
 import io
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -12,15 +11,11 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
-from anabranch.base.clock import SystemClock
-from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.topics import NewTopic, TopicDefaults
-from anabranch.meta.embedded import EmbeddedStore
-from anabranch.meta.image import BrokerImage, appearance
+from anabranch.cluster.topics import NewTopic
+from anabranch.meta.image import BrokerImage
 from anabranch.server.config import DynamicConfig
-from anabranch.server.config_file import load
 from anabranch.server.kafka.alter_configs import alter_configs
 from anabranch.server.kafka.describe_configs import describe_configs
 from anabranch.server.kafka.incremental_alter_configs import incremental_alter_configs
@@ -28,6 +23,7 @@ from anabranch.server.kafka.list_config_resources import list_config_resources
 from anabranch.server.kafka.registry import RequestContext
 from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.encoder import encoder
+from tests.support.worlds import node_parts
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -127,25 +123,12 @@ class Broker:
 @asynccontextmanager
 async def broker_in(folder: Path, **static: str) -> AsyncIterator[Broker]:
     """A broker with a topic `orders`, its static configuration given with underscores for dots."""
-    store = EmbeddedStore.open(folder / "metadata", DirectDisk(max_open=4))
-    config = DynamicConfig(load(None, {}, {name.replace("_", "."): text for name, text in static.items()}))
-    cluster = await Cluster.open(
-        store,
-        BrokerId(1),
-        SystemClock(),
-        random.Random(1),
-        TopicDefaults(),
-        lambda overrides: (config.log_config(overrides), None)[1],
-    )
-    cluster.subscribe(config.image_changed)
-    config.image_changed(appearance(cluster.image))
-    await cluster.register_broker(BrokerImage(BrokerId(1), "127.0.0.1", 9092))
-    if TopicName.from_kafka("orders") not in cluster.image.topics:
-        await cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))
-    try:
-        yield Broker(cluster, config)
-    finally:
-        await store.close()
+    async with node_parts(folder, **static) as parts:
+        cluster = parts.cluster
+        await cluster.register_broker(BrokerImage(BrokerId(1), "127.0.0.1", 9092))
+        if TopicName.from_kafka("orders") not in cluster.image.topics:
+            await cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))
+        yield Broker(cluster, parts.dynamic)
 
 
 def _module(request: Any) -> Any:

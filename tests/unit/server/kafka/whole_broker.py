@@ -10,7 +10,6 @@ written by our encoder and read by kio.
 import asyncio
 import datetime
 import io
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import MISSING, fields
@@ -21,32 +20,19 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
-from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.base.network import FileRange
-from anabranch.cluster.cluster import Cluster
-from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
-from anabranch.cluster.host_reconciler import HostReconciler
-from anabranch.cluster.share_partitions import share_partitions
-from anabranch.cluster.topics import NewTopic, TopicDefaults
-from anabranch.meta.embedded import EmbeddedStore
-from anabranch.meta.image import BrokerImage, ClusterImage, TopicImage, appearance
-from anabranch.partition.host import PartitionHost
+from anabranch.cluster.topics import NewTopic
+from anabranch.meta.image import BrokerImage, ClusterImage, TopicImage
 from anabranch.partition.partition import Partition
-from anabranch.server.config import DynamicConfig
-from anabranch.server.config_file import load
-from anabranch.server.fetch_sessions import FetchSessions
-from anabranch.server.handover import Handovers
 from anabranch.server.kafka.registry import RequestContext, load_apis
 from anabranch.server.peer import Peer
-from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.services import Services
-from anabranch.server.share_sessions import ShareSessions
-from anabranch.server.telemetry import Telemetry
 from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.encoder import encoder
 from anabranch.wire.kafka.schema import answers_flexibly, request_schema, response_schema
 from tests.support.logs import SetClock, records
+from tests.support.worlds import a_world, node_parts
 
 
 class WholeBroker:
@@ -143,59 +129,7 @@ def _value(field: Any, values: dict[str, Any]) -> Any:
 @asynccontextmanager
 async def open_broker(data: Path, **settings: str) -> AsyncIterator[WholeBroker]:
     """A broker on `data`, which may have been another's before; `num_partitions="3"` sets num.partitions."""
-    static = {name.replace("_", "."): value for name, value in settings.items()}
-    config = load(None, {}, {"log.dirs": str(data), **static})
-    clock, chance, disk = SetClock(), random.Random(7), DirectDisk()
-    dynamic = DynamicConfig(config)
-    defaults = TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor)
-    disk.make_dirs(data)
-    store = EmbeddedStore.open(data / "metadata", disk)
-    cluster = await Cluster.open(
-        store, BrokerId(1), clock, chance, defaults, lambda overrides: check(dynamic, overrides)
-    )
-    host = PartitionHost(disk, clock, data, BrokerId(1))
-    reconciler = HostReconciler(host, dynamic.stored_log_config)
-    for subscriber in (dynamic.image_changed, reconciler.image_changed):
-        subscriber(appearance(cluster.image))
-        cluster.subscribe(subscriber)
-    host.recover()
-    await cluster.register_broker(BrokerImage(BrokerId(1), "127.0.0.1", 9092, "rack-a"))
-    producer_ids = ProducerIds(cluster)
-    telemetry = Telemetry(cluster, dynamic, clock, chance)
-    sessions = FetchSessions(config.fetch.max_session_slots, clock, chance)
-    groups = group_coordinator(cluster, host, clock, chance, lambda: dynamic.current.groups)
-    transactions = transaction_coordinator(
-        cluster, host, clock, lambda: dynamic.current.transactions, producer_ids.next, groups
-    )
-    sharing = share_coordinator(cluster, host, clock, lambda: dynamic.current.share_states, groups)
-    shares = share_partitions(cluster, host, clock, lambda: dynamic.current.groups, sharing.states)
-    share_sessions = ShareSessions(lambda: dynamic.current.groups.share_max_share_sessions, shares.release)
-    services = Services(
-        clock,
-        dynamic,
-        cluster,
-        host,
-        producer_ids,
-        telemetry,
-        sessions,
-        groups,
-        sharing,
-        shares,
-        share_sessions,
-        transactions,
-        Handovers(lambda group_id, topic, index: None, host.partition, clock),
-    )
-    try:
-        yield WholeBroker(services, clock)
-    finally:
-        await shares.stop()
-        sharing.close()
-        transactions.close()
-        groups.close()
-        await producer_ids.close()
-        host.close()
-        await store.close()
-
-
-def check(dynamic: DynamicConfig, overrides: Any) -> None:
-    dynamic.log_config(overrides)
+    clock = SetClock()
+    async with node_parts(data, a_world(clock=clock), **settings) as parts:
+        await parts.cluster.register_broker(BrokerImage(BrokerId(1), "127.0.0.1", 9092, "rack-a"))
+        yield WholeBroker(parts.services, clock)

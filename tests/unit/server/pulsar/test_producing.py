@@ -264,7 +264,7 @@ async def test_many_producers_are_closed_in_no_time(broker: PulsarBroker) -> Non
     client = await broker.connect()
     for id in range(2000):
         await producer(client, id)
-    topics = broker.node._topics
+    topics = broker.node.parts.topics
     [topic] = topics
     await topics.unload(topic.name)
     for id in range(2000):

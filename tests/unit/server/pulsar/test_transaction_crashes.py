@@ -60,10 +60,8 @@ class Recording(CrashingDisk):
 @asynccontextmanager
 async def recorded(folder: Path) -> AsyncIterator[tuple[PulsarBroker, Recording]]:
     disk = Recording(folder / "data", folder / "copies")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("anabranch.node.DirectDisk", lambda files: disk)
-        async with pulsar_broker(folder / "data", **ENABLED) as broker:
-            yield broker, disk
+    async with pulsar_broker(folder / "data", disk, **ENABLED) as broker:
+        yield broker, disk
 
 
 async def before(broker: PulsarBroker) -> Transacting:
@@ -118,15 +116,15 @@ async def outcome(moment: Moment, *, commit: bool) -> object:
     """Start on what was there, and end the transaction if that is not known to have happened."""
     async with pulsar_broker(moment.folder, **ENABLED) as broker:
         who = Transacting(await broker.connect())
-        await broker.node._transactions.loaded()
+        await broker.node.parts.transactions.loaded()
         if moment.txn is not None and not moment.is_ended:
             with suppress(Refused):  # it may have ended, or be on its way to the other end
                 await who.end(moment.txn, commit=commit)
-        for txn in broker.node._txns:  # one that was begun, though nobody was told
+        for txn in broker.node.parts.txns:  # one that was begun, though nobody was told
             await who.end(txn, commit=False)
         for _ in range(1000):
             await asyncio.sleep(0)
-        assert not any(one.state in PREPARED for one in broker.node._transactions.all().values())
+        assert not any(one.state in PREPARED for one in broker.node.parts.transactions.all().values())
         return tuple([await seen(broker, topic) for topic in (IN, FIRST, SECOND)])
 
 

@@ -140,7 +140,8 @@ async def test_an_acknowledgement_counts_when_its_transaction_commits(
     (first, _), _ = await who.received(), await who.received()
     txn = await who.begin()
     await who.ack(txn, 2, first)
-    subscription = broker.node._topics.find(next(iter(broker.node._topics._open))).subscriptions.find("s")
+    topics = broker.node.parts.topics
+    subscription = topics.find(next(iter(topics._open))).subscriptions.find("s")
     assert subscription.cursor.mark_delete == 0
     await who.end(txn, commit=True)
     assert subscription.cursor.mark_delete == 1
@@ -253,7 +254,7 @@ async def test_a_topic_that_is_unloaded_knows_them_again(broker: PulsarBroker, w
     await who.send(txn, 1, b"d")
     await who.ack(txn, 2, single)
     await who.ack(other, 2, _some_of(batch, 0b10))
-    await broker.node._topics.unload(TopicName.from_pulsar("t"))
+    await broker.node.parts.topics.unload(TopicName.from_pulsar("t"))
     await who.consume(3, "t", kind=SHARED)
     said = await who.client.message()
     assert list(said.command.message.ack_set) == [0b10]
@@ -269,7 +270,7 @@ async def test_a_topic_that_is_deleted_takes_them_along(broker: PulsarBroker, wh
     txn = await who.begin()
     await who.send(txn, 1, b"b")
     await who.ack(txn, 2, message)
-    await broker.node._topics.delete(TopicName.from_pulsar("t"), force=True)
+    await broker.node.parts.topics.delete(TopicName.from_pulsar("t"), force=True)
     await who.end(txn, commit=True)
     await who.produce(5, "t")
     await who.consume(6, "t", kind=SHARED)
@@ -295,7 +296,7 @@ async def test_a_topic_that_takes_no_more_messages_still_has_their_ends(
 ) -> None:
     txn = await who.begin()
     await who.send(txn, 1, b"a")
-    topic = await broker.node._topics.open(TopicName.from_pulsar("t"))
+    topic = await broker.node.parts.topics.open(TopicName.from_pulsar("t"))
     await topic.terminate()  # type: ignore[union-attr]
     await who.end(txn, commit=True)
     assert await values(who, 1) == [b"a"]
@@ -327,8 +328,9 @@ async def test_what_is_left_of_a_transaction_that_nobody_knows(
     await who.received()
     name = CursorName("s", "t", 0)
     lost = encode(PendingAck([(0, [(0, 1)])]))
-    await StoredPendingAcks(broker.node._states, broker.node._txns).write(name, TxnId(0, 77 << 15), 0, lost)
-    await broker.node._topics.unload(TopicName.from_pulsar("t"))
+    parts = broker.node.parts
+    await StoredPendingAcks(parts.states, parts.txns).write(name, TxnId(0, 77 << 15), 0, lost)
+    await broker.node.parts.topics.unload(TopicName.from_pulsar("t"))
     await who.consume(3, "t", kind=SHARED)
     assert await values(who, 1) == [b"a"]
 

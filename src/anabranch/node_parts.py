@@ -1,0 +1,236 @@
+"""The node's parts: everything of a broker but its ports and what goes on by itself.
+
+    data folder ─> metadata store ─> cluster image ─> partitions ─> coordinators ─> topics
+                                          └─ dynamic configuration
+
+Parts get what they need as arguments, taken from the configuration and the world.  Tests build these very
+parts, on a world of their own.
+"""
+
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anabranch.base.disk import Disk
+from anabranch.base.executors import Executors, Pools
+from anabranch.base.ids import id_text
+from anabranch.base.world import World
+from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
+from anabranch.cluster.host_reconciler import HostReconciler
+from anabranch.cluster.identity import random_id
+from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
+from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
+from anabranch.cluster.pulsar_topics import PulsarTopics
+from anabranch.cluster.share_partitions import share_partitions
+from anabranch.cluster.topic_schemas import TopicSchemas
+from anabranch.cluster.topics import TopicDefaults
+from anabranch.log.cleaner import run_worker
+from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import appearance
+from anabranch.meta.store import MetadataStore
+from anabranch.partition.folders import partition_folder
+from anabranch.partition.host import PartitionHost
+from anabranch.partition.meta_properties import MetaProperties, check_broker, claim_data_folder
+from anabranch.partition.upkeep import Upkeep
+from anabranch.schemas.subject_store import SubjectStore
+from anabranch.server.config import BrokerConfig, DynamicConfig
+from anabranch.server.fetch_sessions import FetchSessions
+from anabranch.server.handover import Handovers
+from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.pulsar.services import PulsarServices
+from anabranch.server.services import Services
+from anabranch.server.share_sessions import ShareSessions
+from anabranch.server.telemetry import Telemetry
+from anabranch.topics.compacting import Compactor
+from anabranch.topics.registry import Topics
+from anabranch.topics.surroundings import Surroundings
+from anabranch.topics.transactions import Transactions
+
+_THREADS = 4
+"""For what takes a request a while and needs no pool of its own."""
+
+
+NodeWorld = World[MetadataStore]
+
+
+async def embedded_store(data: Path, disk: Disk, executors: Executors) -> MetadataStore:
+    return EmbeddedStore.open(data / "metadata", disk, executors)
+
+
+class NodeParts:
+    def __init__(self, config: BrokerConfig, world: NodeWorld) -> None:
+        self.config = config
+        self.clock = world.clock
+        self._world = world
+        self._random = world.random
+        self._pools = Pools(world.executors)
+        self.threads = self._pools("aside", _THREADS)
+        self.dynamic = DynamicConfig(config)
+        shares = world.descriptors(config.node.max_open_files, config.sockets.listen_backlog_size)
+        self.most_connections = shares.connections
+        self.disk = world.disk(shares.files, self._pools)
+        self._worker = partial(run_worker, world.processes)
+
+    async def open(self) -> None:
+        """Build everything, and recover the logs.  Nothing is left behind if it raises."""
+        async with AsyncExitStack() as undo:
+            undo.callback(self._pools.close)
+            await self._open_storage(undo)
+            self.services = self._coordinate()
+            self.pulsar = self._open_topics(self.services)
+            self._undo = undo.pop_all()
+
+    async def _open_storage(self, undo: AsyncExitStack) -> None:
+        """The metadata store, the image of the cluster, and the partitions that it names."""
+        config, dynamic = self.config, self.dynamic
+        data = config.node.data_dir
+        check_broker(self.disk, data, config.node.node_id)
+        self.store = await self._world.open_store(data, self.disk, self._pools)
+        undo.push_async_callback(self.store.close)
+        self.cluster = cluster = await Cluster.open(
+            self.store,
+            config.node.node_id,
+            self.clock,
+            self._random,
+            TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor),
+            lambda overrides: _check_topic(dynamic, overrides),
+            config.pulsar.cluster_name,
+        )
+        directory_id = id_text(random_id(self._random))
+        mine = MetaProperties(cluster.image.cluster_id, config.node.node_id, directory_id)
+        claim_data_folder(self.disk, data, mine)
+        self.host = PartitionHost(self.disk, self.clock, data, config.node.node_id, self._pools)
+        self.host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
+        undo.callback(self.host.abandon)
+        reconciler = HostReconciler(self.host, dynamic.stored_log_config, lambda: dynamic.current.policies)
+        dynamic.on_change(lambda old, new: reconciler.defaults_changed(cluster.image))
+        # The reconciler first: what the configuration then changes for all topics includes the newest.
+        for subscriber in (reconciler.image_changed, dynamic.image_changed):
+            subscriber(appearance(cluster.image))
+            cluster.subscribe(subscriber)
+        self.upkeep = Upkeep(self.host, self.disk, self.clock, dynamic, self._pools, self._worker)
+        undo.callback(self.upkeep.abandon)
+        self.host.recover()
+
+    def _coordinate(self) -> Services:
+        """The coordinators, and all that request handlers reach."""
+        cluster, host, clock, dynamic = self.cluster, self.host, self.clock, self.dynamic
+        chance = self._random
+        self.states = subscription_states(cluster, host, clock, lambda: dynamic.current.groups)
+        self._subscribed = SubscribedGroups(self.states)
+        self.groups = group_coordinator(
+            cluster, host, clock, chance, lambda: dynamic.current.groups, self._subscribed
+        )
+        self.share_groups = share_coordinator(
+            cluster, host, clock, lambda: dynamic.current.share_states, self.groups
+        )
+        self.share_partitions = share_partitions(
+            cluster, host, clock, lambda: dynamic.current.groups, self.share_groups.states
+        )
+        self.producer_ids = ProducerIds(cluster)
+        self.transactions = transaction_coordinator(
+            cluster,
+            host,
+            clock,
+            lambda: dynamic.current.transactions,
+            self.producer_ids.next,
+            self.groups,
+        )
+        return Services(
+            clock=clock,
+            config=dynamic,
+            cluster=cluster,
+            partitions=host,
+            producer_ids=self.producer_ids,
+            telemetry=Telemetry(cluster, dynamic, clock, chance, self.threads),
+            fetch_sessions=FetchSessions(self.config.fetch.max_session_slots, clock, chance),
+            groups=self.groups,
+            share_groups=self.share_groups,
+            share_partitions=self.share_partitions,
+            share_sessions=ShareSessions(
+                lambda: dynamic.current.groups.share_max_share_sessions, self.share_partitions.release
+            ),
+            transactions=self.transactions,
+            handovers=Handovers(lambda *place: self._subscribed.ahead(*place), host.partition, clock),
+            threads=self.threads,
+        )
+
+    def _open_topics(self, services: Services) -> PulsarServices:
+        """What Pulsar clients attach to, on the same logs and coordinators."""
+        cluster, dynamic, clock, host = self.cluster, self.dynamic, self.clock, self.host
+        told = self.config.pulsar
+        catalog = PulsarTopics(cluster, lambda: dynamic.current.policies, told.cluster_name)
+        self.positions, stored = positions(cluster, host, services.groups, self.states, self._subscribed)
+        self.upkeep.hold_back(stored.hold)
+        self.txns = Transactions(
+            services.transactions,
+            self.producer_ids.next,
+            clock,
+            lambda: dynamic.current.pulsar.max_transactions,
+            self.states,
+        )
+        self.topics = Topics(
+            Surroundings(
+                clock,
+                self.disk,
+                catalog,
+                self.positions,
+                stored,
+                host.partition,
+                lambda topic, index: partition_folder(host.data, topic, index),
+                lambda: dynamic.current.policy_upkeep,
+                told.cluster_name,
+                pending_acks=StoredPendingAcks(self.states, self.txns),
+                compactor=Compactor(lambda: dynamic.current.cleaner, self._worker, self.threads),
+            )
+        )
+        services.transactions.markers.subscriptions = AckEnds(self.states, self.topics, lambda: cluster.image)
+        cluster.subscribe(self.topics.image_changed)
+        dynamic.on_change(lambda old, new: self.topics.rules_changed())
+        subjects = SubjectStore(self.store, clock, self._pools)
+        self.schemas = TopicSchemas(subjects, cluster, catalog, lambda: dynamic.current.policies)
+        return PulsarServices(clock, dynamic, cluster, catalog, self.topics, self.schemas, self.txns)
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the requests."""
+        return [
+            self.cluster.run(),
+            self.upkeep.run(),
+            self.groups.load(),
+            self.share_groups.states.run(),
+            self.states.load(),
+            self.topics.run(),
+            self.schemas.run(),
+            self.transactions.run(),
+            self.txns.load(),
+        ]
+
+    async def abandon(self) -> None:
+        """The start has failed: leave things as they were found."""
+        await self._undo.aclose()
+
+    async def quiesce(self) -> None:
+        """No requests come any more: finish what they began, while `work` still goes on."""
+        await self.share_partitions.stop()
+        await self.topics.stop()
+        await self.host.translations.stop()
+        await self.positions.stop()
+
+    async def close(self) -> None:
+        """Make all of it durable and let it go, once `work` has ended."""
+        self.txns.close()
+        self.transactions.close()
+        self.share_groups.close()
+        self.groups.close()
+        self.states.close()
+        await self.producer_ids.close()
+        self.host.close(clean=await self.upkeep.stop())
+        await self.store.close()
+        self._pools.close()
+
+
+def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:
+    dynamic.log_config(overrides)
