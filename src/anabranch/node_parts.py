@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
@@ -57,16 +57,10 @@ _THREADS = 4
 """For what takes a request a while and needs no pool of its own."""
 
 
-class OwnStore(MetadataStore, Protocol):
-    """A metadata store, as the node holds it that has opened it."""
-
-    async def close(self) -> None: ...
+NodeWorld = World[MetadataStore]
 
 
-NodeWorld = World[OwnStore]
-
-
-async def embedded_store(data: Path, disk: Disk, executors: Executors) -> OwnStore:
+async def embedded_store(data: Path, disk: Disk, executors: Executors) -> MetadataStore:
     return EmbeddedStore.open(data / "metadata", disk, executors)
 
 

@@ -351,7 +351,11 @@ async def test_a_multi_that_fails_has_done_nothing(
     before = await store.scan("/")
     heard: list[Event] = []
     await store.watch("/", heard.append)
-    first = [Create("/b", b""), Put("/t/u", b"2", 0), Create("/q", b"", ephemeral=True, sequential=True)]
+    first: list[Operation] = [
+        Create("/b", b""),
+        Put("/t/u", b"2", 0),
+        Create("/q", b"", ephemeral=True, sequential=True),
+    ]
     with pytest.raises(error):
         await store.multi([*first, last, Delete("/b")])
     await settled()

@@ -24,6 +24,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.disk import DirectDisk, Disk
 from anabranch.base.executors import Executors
 from anabranch.base.network import Network
+from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.store import MetadataStore
 from anabranch.node import Node, this_machine
 from anabranch.node_parts import NodeParts, NodeWorld
@@ -38,10 +39,10 @@ def a_world(
     seed: int = 7,
     disk: Disk | None = None,
     network: Network | None = None,
-    store: MetadataStore | None = None,
+    store: EmbeddedStore | None = None,
     executors: Executors | None = None,
 ) -> NodeWorld:
-    """This machine, but for what is given; a `store` is shared, and outlives the node."""
+    """This machine, but for what is given; the node has a session of its own on `store`."""
     world = replace(this_machine(), random=Random(seed))
     if clock is not None:
         world = replace(world, clock=clock)
@@ -52,12 +53,11 @@ def a_world(
     if network is not None:
         world = replace(world, network=network)
     if store is not None:
-        lent: Any = _Lent(store)
 
-        async def open_store(*_: object) -> Any:
-            return lent
+        async def new_session(*_: object) -> MetadataStore:
+            return store.new_session()
 
-        world = replace(world, open_store=open_store)
+        world = replace(world, open_store=new_session)
     return world
 
 
@@ -74,19 +74,6 @@ class Inline(Executor):
         except BaseException as error:  # noqa: BLE001  # whoever waits is told, as by a thread
             done.set_exception(error)
         return done
-
-
-class _Lent:
-    """Somebody else's store: who has it does not close it."""
-
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def close(self) -> None:
-        """Others use it."""
 
 
 @asynccontextmanager

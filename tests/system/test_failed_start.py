@@ -62,8 +62,8 @@ async def used_folder(data: Path) -> dict[str, bytes]:
     """A folder that a broker has used; its files but those of the metadata."""
     node = node_on(data)
     await node.start()
-    await node._listener.services.cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))
-    node._host.partition("orders", 0)
+    await node.parts.cluster.create_topic(NewTopic(TopicName.from_kafka("orders")))
+    node.parts.host.partition("orders", 0)
     await node.stop()
     return files_of(data)
 
@@ -95,7 +95,7 @@ async def test_the_folder_of_another_cluster(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_bytes(kept)
     again = node_on(tmp_path)
     await again.start()
-    assert again._host.topic("orders") is not None
+    assert again.parts.host.topic("orders") is not None
     await again.stop()
 
 

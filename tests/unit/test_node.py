@@ -4,7 +4,7 @@ import io
 import struct
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,10 +84,28 @@ async def test_one_node_stops_and_the_other_goes_on(cluster: Cluster) -> None:
             await metadata(client, "b")
         with pytest.raises(Unavailable):
             await client.connect("b", 9092, Upper(), 10)
+        await until(lambda: set(a.parts.cluster.image.brokers) == {1})
         await a.parts.cluster.create_topic(NewTopic(ORDERS))
         assert [topic.name for topic in (await metadata(client, "a")).topics] == ["orders"]
         assert a.failed is not None
         assert not a.failed.done()
+
+
+async def test_the_controller_stops_and_the_other_node_takes_over(cluster: Cluster) -> None:
+    first = AsyncExitStack()
+    b = await first.enter_async_context(node_of(cluster, "b"))
+    async with node_of(cluster, "a") as a:
+        one, other = a.parts.cluster, b.parts.cluster
+        assert one.image.controller_id == BrokerId(2)
+        await until(lambda: set(other.image.brokers) == {1, 2})
+        await other.create_topic(NewTopic(ORDERS, assignments=[(0, [1, 2])]))
+        await other.controller.elect_leader(ORDERS, 0, BrokerId(2), "a test")
+        await until(lambda: ORDERS in one.image.topics and one.image.topics[ORDERS].partitions[0].leader == 2)
+        await first.aclose()
+        await until(lambda: one.controller.epoch == 1)
+        assert set(one.image.brokers) == {1}
+        state = await one.controller.elect_leader(ORDERS, 0, BrokerId(1), "a test")
+        assert (state.leader, state.leader_epoch, state.isr) == (1, 2, (1, 2))
 
 
 async def test_a_node_without_threads(tmp_path: Path) -> None:
