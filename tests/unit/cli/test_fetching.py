@@ -1,6 +1,7 @@
 """Fetches of `consume`: ends, leaders that move, offsets that are gone; on brokers that are a function."""
 
 from collections.abc import Iterator
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -105,7 +106,7 @@ def read(
 ) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {0: [], 1: []}
     fetcher = Fetcher(cluster, ConsumeSettings(), True, positions, ends)
-    for record in fetcher.records(lambda: False):
+    for record in chain.from_iterable(fetcher.batches(lambda: False)):
         assert record.value == b"%d" % record.offset
         found[record.partition].append(record.offset)
         if sum(map(len, found.values())) == limit:
@@ -130,7 +131,7 @@ def test_more_is_waited_for_if_there_is_no_end(cluster: Cluster, logs: Logs) -> 
 def test_a_leader_that_moves_shows_nothing_twice(cluster: Cluster, logs: Logs) -> None:
     fetcher = Fetcher(cluster, ConsumeSettings(), True, {FIRST: 0, SECOND: 0}, {FIRST: 50, SECOND: 30})
     found: dict[int, list[int]] = {0: [], 1: []}
-    for record in fetcher.records(lambda: False):
+    for record in chain.from_iterable(fetcher.batches(lambda: False)):
         found[record.partition].append(record.offset)
         if record.offset == 15:
             logs.moves = {0: (2, 2), 1: (1, 2)}
@@ -159,6 +160,6 @@ def test_a_topic_that_is_gone(cluster: Cluster, logs: Logs) -> None:
 def test_it_ends_when_it_is_told_to(cluster: Cluster) -> None:
     seen: list[int] = []
     fetcher = Fetcher(cluster, ConsumeSettings(), True, {FIRST: 0}, None)
-    for record in fetcher.records(lambda: len(seen) >= 3):
-        seen.append(record.offset)
-    assert seen == [0, 1, 2]
+    for records in fetcher.batches(lambda: len(seen) >= 3):
+        seen.extend(record.offset for record in records)
+    assert seen == list(range(10))
