@@ -76,9 +76,11 @@ def consume(
         ends = cluster.offsets_at(dict.fromkeys(places, LATEST), committed=committed)
         positions = locate(cluster, places, ends)
         fetcher = Fetcher(cluster, how, committed, positions, None if follow else ends)
-        for written, record in enumerate(fetcher.records(stop), 1):
-            _write(sys.stdout.buffer, render(record), follow)
-            if written == limit:
+        left = sys.maxsize if limit is None else limit
+        for records in fetcher.batches(stop):
+            _write(sys.stdout.buffer, b"".join(map(render, records[:left])), follow)
+            left -= len(records)
+            if left <= 0 or stop():
                 break
         sys.stdout.buffer.flush()
 
@@ -87,8 +89,8 @@ def _renderer(json_wanted: bool, columns: Columns) -> Callable[[Shown], bytes]:
     return as_json if json_wanted else lambda record: as_text(record, columns)
 
 
-def _write(out: BinaryIO, line: bytes, at_once: bool) -> None:
-    out.write(line)
+def _write(out: BinaryIO, lines: bytes, at_once: bool) -> None:
+    out.write(lines)
     if at_once:
         out.flush()
 

@@ -2,7 +2,7 @@
 
 One request per leader has all partitions that it leads.  A partition that has come to its end, if it is to
 come to one, is left out of the next.  A fetch that fails is tried again, after a look who leads now; what was
-shown is not shown again, since positions move with each record.
+shown is not shown again, since positions move with each batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from anabranch.records.batch import LOG_APPEND_TIME
 from anabranch.records.compression import decompress
 from anabranch.records.record import iter_records
 
+_NO_END = 1 << 63
 _LARGEST_BATCH_BYTES = 1 << 30  # unpacked; what is larger no client could have made
 
 
@@ -39,7 +40,7 @@ class Fetcher:
         self._positions = dict(positions)
         self._ends = ends
 
-    def records(self, stop: Callable[[], bool]) -> Iterator[Shown]:
+    def batches(self, stop: Callable[[], bool]) -> Iterator[list[Shown]]:
         """Records as they come, until every partition was read to its end, or `stop` says so."""
         pace = self._cluster.pace()
         while not stop() and (wanted := self._wanted()):
@@ -61,7 +62,7 @@ class Fetcher:
 
     def _fetched(
         self, leader: Address, wanted: list[TopicPartition], stop: Callable[[], bool]
-    ) -> Iterator[Shown]:
+    ) -> Iterator[list[Shown]]:
         theirs = [place for place in wanted if self._cluster.locate(Leader(place)) == leader]
         answer = self._cluster.start(leader, self._request(theirs)).take(self._how.timeout_ms / 1000)
         check(answer.error_code, "fetching")
@@ -73,10 +74,10 @@ class Fetcher:
                 except OffsetOutOfRange:
                     self._positions[place] = self._nearest(place)
                     continue
-                for record in self._read(place, one):
+                for records in self._read(place, one):
                     if stop():
                         return
-                    yield record
+                    yield records
 
     def _request(self, places: list[TopicPartition]) -> Request:
         topics: dict[str, list[dict[str, int]]] = {}
@@ -115,34 +116,39 @@ class Fetcher:
             return start
         return self._cluster.offsets_at({place: LATEST}, committed=self._committed)[place]
 
-    def _read(self, place: TopicPartition, answer: Any) -> Iterator[Shown]:
+    def _read(self, place: TopicPartition, answer: Any) -> Iterator[list[Shown]]:
         """The records of a partition that are to be shown; its position is behind them then."""
         buffer = answer.records or b""
         stored = list(whole_batches(buffer))
         aborted = [Aborted(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
-        end = None if self._ends is None else self._ends[place]
+        end = _NO_END if self._ends is None else self._ends[place]
         for batch in visible_batches(buffer, stored, aborted if self._committed else ()):
-            for record in _records(place, buffer, batch):
-                if end is not None and record.offset >= end:
-                    break
-                if record.offset >= self._positions[place]:
-                    self._positions[place] = record.offset + 1
-                    yield record
+            records = _shown(place, buffer, batch, range(self._positions[place], end))
+            self._positions[place] = max(self._positions[place], min(batch.header.last_offset + 1, end))
+            if records:
+                yield records
         if stored:
             behind = stored[-1].header.last_offset + 1
             self._positions[place] = max(self._positions[place], behind)
 
 
-def _records(place: TopicPartition, buffer: Buffer, batch: Stored) -> Iterator[Shown]:
+def _shown(place: TopicPartition, buffer: Buffer, batch: Stored, wanted: range) -> list[Shown]:
+    """Those records of a batch whose offsets are `wanted`."""
     header = batch.header
     payload = decompress(header.codec, memoryview(buffer)[batch.start : batch.end], _LARGEST_BATCH_BYTES)
-    for record in iter_records(header, payload):
-        yield Shown(
-            *place,
-            record.offset,
-            None if record.timestamp < 0 else record.timestamp,
-            bool(header.attributes & LOG_APPEND_TIME),
-            record.key,
-            record.value,
-            [(name.decode(errors="replace"), value) for name, value in record.headers],
+    topic, partition = place
+    appended = bool(header.attributes & LOG_APPEND_TIME)
+    return [
+        Shown(
+            topic,
+            partition,
+            offset,
+            None if timestamp < 0 else timestamp,
+            appended,
+            key,
+            value,
+            [(name.decode(errors="replace"), content) for name, content in headers] if headers else (),
         )
+        for offset, timestamp, key, value, headers in iter_records(header, payload)
+        if offset in wanted
+    ]

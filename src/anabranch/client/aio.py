@@ -75,7 +75,7 @@ class AsyncClient:
 
     async def _do(self, step: Step, pace: Pace) -> Any:
         if isinstance(step, Ask):
-            return await self.ask(step.address, step.request, pace.left_s())
+            return await self.ask(step.address, step.request, min(pace.left_s(), step.most_s))
         if isinstance(step, Lookup):
             return await self._look_up(step.to, pace)
         return await asyncio.sleep(step.seconds)

@@ -31,6 +31,8 @@ from anabranch.client.sending import Ask, Lookup, Pace, Step, Steps, looking_up,
 from anabranch.client.settings import CONNECT_S, FIRST_PAUSE_S, LONGEST_PAUSE_S, Settings
 
 T = TypeVar("T")
+
+_LEAST_S = 0.001  # a timeout of 0 would make a socket that does not wait at all
 Dial = Callable[[Address, float], socket.socket]
 
 
@@ -136,9 +138,11 @@ class Client:
 
     def _do(self, step: Step, pace: Pace) -> Any:
         if isinstance(step, Ask):
-            connection = self._connection(step.address, pace.left_s())
-            pending = connection.start(step.request)
-            return pending.take(max(pace.left_s(), _LEAST_S)) if step.request.is_answered else None
+            began = self._monotonic()
+            most_s = min(pace.left_s(), step.most_s)
+            pending = self._connection(step.address, most_s).start(step.request, max(most_s, _LEAST_S))
+            left_s = most_s - (self._monotonic() - began)
+            return pending.take(max(left_s, _LEAST_S)) if step.request.is_answered else None
         if isinstance(step, Lookup):
             return self._take(looking_up(step.to, self.routing), pace)
         return self._sleep(step.seconds)
@@ -152,14 +156,11 @@ class Client:
             known.greet(max(left_s, _LEAST_S))
         return known
 
-    def disconnect(self) -> None:
-        """Answers that are due do not come any more."""
+    def close(self) -> None:
+        """Answers that are due do not come any more; whoever asks again connects again."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-
-    def close(self) -> None:
-        self.disconnect()
 
     def __enter__(self) -> Self:
         return self
@@ -168,9 +169,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-_LEAST_S = 0.001  # a timeout of 0 would make a socket that does not wait at all
 
 
 class Pending:

@@ -209,7 +209,7 @@ class Producer:
         """Forget what is on its way.  A transaction stays open."""
         if self._asked:
             self._asked.clear()
-            self._client.disconnect()
+            self._client.close()
 
     def __enter__(self) -> Self:
         return self

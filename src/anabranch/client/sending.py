@@ -1,9 +1,9 @@
 """Sending a request to who serves it, looked up and tried again until the caller's time is up.
 
     steps = sending(to, request, routing, pace)      a generator: decisions only
-    Ask(address, request)   ->  the answer; Unavailable or Corrupt is thrown in if there is none
-    Pause(seconds)          ->  nothing, after so long
-    Lookup(to)              ->  nothing, after `looking_up` has been through its own steps
+    Ask(address, request, most_s)   ->  the answer; Unavailable or Corrupt is thrown in if there is none
+    Pause(seconds)                  ->  nothing, after so long
+    Lookup(to)                      ->  nothing, after `looking_up` has been through its own steps
 
 `blocking` and `aio` take the steps, each in its way; whatever is decided, is decided here:
 
@@ -13,6 +13,7 @@
   * UNKNOWN_TOPIC_OR_PARTITION: likewise while the topic may still be on its way to that broker
     (`Pace.topics_come_s`); then the answer is the caller's
   * any other code: the answer is the caller's, who knows what was asked
+  * a broker that hangs takes all of the caller's time only if nobody else could answer
 
 Between tries there is one back-off.  When time is up the last error stands: Unavailable.  A request that was
 sent may have been carried out though its answer was lost, and goes out again: what must not happen twice has
@@ -20,6 +21,7 @@ to say so itself (a producer by its sequence numbers).
 """
 
 from collections.abc import Callable, Generator
+from math import inf
 from typing import Any, NamedTuple
 
 from anabranch.base.backoff import Backoff
@@ -30,10 +32,14 @@ from anabranch.client.requests import FIND_COORDINATOR, METADATA, Request
 from anabranch.client.routing import NOBODY, Routing
 from anabranch.wire.kafka.schema import api_name
 
+_TURN_S = 5.0  # of one of several brokers that can answer: what any knows, it has at hand
+
 
 class Ask(NamedTuple):
     address: Address
     request: Request
+    most_s: float = inf
+    """How long to wait at most, within the caller's time."""
 
 
 class Pause(NamedTuple):
@@ -118,9 +124,9 @@ def _asked(to: To, request: Request, routing: Routing) -> Steps:
     return (yield from _asked_at(address, request, routing))
 
 
-def _asked_at(address: Address, request: Request, routing: Routing) -> Steps:
+def _asked_at(address: Address, request: Request, routing: Routing, most_s: float = inf) -> Steps:
     try:
-        answer = yield Ask(address, request)
+        answer = yield Ask(address, request, most_s)
     except (Unavailable, Corrupt) as error:
         routing.lost(address)
         if isinstance(error, Corrupt):
@@ -133,9 +139,11 @@ def _asked_at(address: Address, request: Request, routing: Routing) -> Steps:
 def _asked_any(request: Request, routing: Routing) -> Steps:
     """The answer of the first broker that gives one."""
     failure: Unavailable | None = None
-    for address in routing.candidates():
+    candidates = routing.candidates()
+    most_s = inf if len(candidates) == 1 else _TURN_S
+    for address in candidates:
         try:
-            return (yield from _asked_at(address, request, routing))
+            return (yield from _asked_at(address, request, routing, most_s))
         except Unavailable as error:
             failure = failure or error
     assert failure is not None, "a client has an address to begin with"

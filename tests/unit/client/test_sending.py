@@ -1,6 +1,7 @@
 """Steps of sending, with virtual time and brokers that are a function: who is asked what, when, how often."""
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +45,7 @@ class World:
         self.routing = Routing([B1, B2, B3])
         self.asked: list[tuple[str, int]] = []
         self.pauses: list[float] = []
+        self.bounds: list[float] = []
         self.leader, self.epoch = 1, 1
         self.topic_code = 0
         self.coordinator = B2
@@ -79,7 +81,8 @@ class World:
                 failure = error
 
     def _ask(self, step: Ask) -> Any:
-        address, request = step
+        address, request, most_s = step
+        self.bounds.append(most_s)
         self.asked.append((address.host, request.api_key))
         if address in self.away:
             raise Unavailable(f"{address} cannot be reached")
@@ -281,3 +284,14 @@ def test_what_cannot_be_asked_is_not_tried_again(world: World) -> None:
     with pytest.raises(Invalid):
         world.send(ANY, Request(LIST_GROUPS, {}))
     assert world.hosts(LIST_GROUPS) == ["b1"]
+
+
+def test_one_that_hangs_does_not_take_the_time_of_the_others(world: World) -> None:
+    world.send(ANY)
+    world.send(Leader(PLACE))
+    assert world.hosts() == ["b1", "b1"]
+    assert world.bounds == [5.0, 5.0, inf]  # any, a lookup, and the only one that could answer
+    world.bounds.clear()
+    world.routing = Routing([B1])
+    world.send(ANY)
+    assert world.bounds == [inf]

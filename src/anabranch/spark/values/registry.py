@@ -18,9 +18,11 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Callable
 from http.client import HTTPException
+from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+from anabranch.base.backoff import Backoff
 from anabranch.base.errors import Invalid, NotFound, Unavailable
 from anabranch.spark.options import Options
 
@@ -177,15 +179,15 @@ _known: dict[Lookup, Schema] = {}
 def _persist(ask: Callable[[], Schema], timeout_s: float) -> Schema:
     """What `ask` returns, asked again while a registry that was there a moment ago is not."""
     deadline = time.monotonic() + timeout_s
-    pause_s = _FIRST_PAUSE_S
+    backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, Random())
     while True:
         try:
             return ask()
         except Unavailable:
+            pause_s = backoff.next_s()
             if time.monotonic() + pause_s > deadline:
                 raise
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _url(path: str, query: tuple[str, ...]) -> str:
