@@ -1,0 +1,69 @@
+"""A broker whose leaders resign and are elected all the time, as the controller of a cluster would have it.
+
+    BrokerProcess(folder, wrapper=moving_leaders.wrapper(seed=1, pause_s=0.02))
+
+    python -m tests.support.moving_leaders SEED PAUSE_S AWAY_S .venv/bin/anabranch standalone ...
+
+Partitions of all topics take turns, those of internal ones too.  Each resigns because the controller has
+written that it has no leader, is without one for a moment, and is led again in the next epoch.
+"""
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+from anabranch.base.errors import AnabranchError
+from anabranch.base.ids import TopicName
+from anabranch.cli.main import main
+from anabranch.meta.image import NO_BROKER
+from anabranch.node import Node
+
+_start = Node.start
+
+
+def wrapper(seed: int, pause_s: float = 0.02, away_s: float = 0.05) -> tuple[str, ...]:
+    """What stands before the broker's command: one move every `pause_s`, without a leader up to `away_s`."""
+    return (sys.executable, str(Path(__file__).resolve()), str(seed), str(pause_s), str(away_s))
+
+
+def moves_in(log: Path) -> int:
+    """How many leaders were elected after others had resigned, as the broker's log tells."""
+    return log.read_text(errors="replace").count("MOVED ")
+
+
+async def _move_for_ever(node: Node, chance: random.Random, pause_s: float, away_s: float) -> None:
+    while True:
+        await asyncio.sleep(pause_s)
+        places = [
+            (topic.name, index)
+            for topic in node.parts.host.topics()
+            for index, partition in enumerate(topic.partitions)
+            if partition is not None
+        ]
+        if places:
+            await _move(node, *chance.choice(places), away_s=chance.uniform(0, away_s))
+
+
+async def _move(node: Node, name: TopicName, index: int, away_s: float) -> None:
+    cluster = node.parts.cluster
+    try:
+        await cluster.controller.elect_leader(name, index, NO_BROKER, "a test moves leaders")
+        await asyncio.sleep(away_s)
+        await cluster.controller.elect_leader(name, index, node._config.node.node_id, "a test moves leaders")
+    except AnabranchError as error:  # the topic was deleted
+        print(f"not moved: {name.kafka}-{index}: {error}", flush=True)
+    else:
+        print(f"MOVED {name.kafka}-{index}", flush=True)
+
+
+if __name__ == "__main__":
+    seed, pause_s, away_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+
+    async def start(self: Node) -> None:
+        await _start(self)
+        self._run(_move_for_ever(self, random.Random(seed), pause_s, away_s))
+
+    setattr(Node, "start", start)  # noqa: B010  a method, which mypy would not have assigned
+    sys.argv = sys.argv[4:]
+    main()
