@@ -23,7 +23,7 @@ from anabranch.base.clock import Clock
 from anabranch.groups.effects import Answer, Producer
 from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Surroundings
-from anabranch.groups.runtime import Begun, Decide, Runtime
+from anabranch.groups.runtime import Begun, Decide, Runtime, Seen
 from anabranch.groups.shard import GroupShard
 from anabranch.partition.led_partitions import LedPartitions
 
@@ -74,6 +74,14 @@ class GroupCoordinator:
     def known(self, group_id: str) -> GroupShard:
         """The shard of `group_id`, to look at now.  CoordinatorLoading if it is not loaded."""
         return self._runtime.read(self.shard_of(group_id))
+
+    async def ask(self, group_id: str, read: Callable[[GroupShard], Seen]) -> Seen:
+        """What `read` sees of the shard of `group_id`, once that is safe: what a client may be told."""
+        return await self._runtime.ask(self.shard_of(group_id), read)
+
+    async def ask_all(self, read: Callable[[GroupShard], Seen]) -> list[Seen]:
+        """The same, of every shard that has groups."""
+        return [await self._runtime.ask(index, read) for index in self._topic.in_use()]
 
     async def look_at_all(self) -> list[GroupShard]:
         """Every shard that has groups."""

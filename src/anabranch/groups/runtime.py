@@ -60,6 +60,7 @@ from anabranch.records.control import Marker
 _trouble = Seldom(logging.getLogger(__name__), 10.0)
 
 S = TypeVar("S", bound=Shard)
+Seen = TypeVar("Seen")
 Decide = Callable[[S, Token, int], Effects]
 Begun = Callable[[], None]
 """Told that a decision is in the log, and that its answer only waits."""
@@ -200,14 +201,19 @@ class Runtime(Generic[S]):
         served = self._served.get(index)
         return None if served is None or served.loading is not None else served.shard
 
-    async def settled(self, index: int) -> None:
-        """Return when what was seen of shard `index` is safe.  NotCoordinator if it never will be."""
-        served = self._find(index)
-        if served.unsafe is not None:
+    async def ask(self, index: int, read: Callable[[S], Seen]) -> Seen:
+        """What `read` sees of shard `index`, once that is safe.  NotCoordinator if it never will be."""
+        shard = await self.look(index)
+        seen, unsafe = read(shard), self._find(index).unsafe
+        if unsafe is not None:
+            timeout_s = _PATIENCE_S if self._timeout_ms is None else self._timeout_ms() / 1000
             try:
-                await asyncio.shield(served.unsafe)
-            except AnabranchError as error:
+                await asyncio.wait_for(asyncio.shield(unsafe), timeout_s)
+            except TimeoutError as error:
+                raise CoordinatorLoading(f"shard {index} waits for its replicas") from error
+            except (AnabranchError, OSError) as error:
                 raise _refusal(error) from error
+        return seen
 
     def let_go(self) -> None:
         """The node is about to stop: nobody waits for others any more, as members do for a rebalance."""

@@ -131,7 +131,7 @@ class KeptShareStates:
         """What is kept of `key`, to look at."""
         if not self._topic.exists:
             return None
-        return (await self._runtime.look(self.shard_of(key))).states.get(key)
+        return await self._runtime.ask(self.shard_of(key), lambda shard: shard.states.get(key))
 
     def _tell(self, keys: Iterable[ShareKey]) -> None:
         for key in keys:

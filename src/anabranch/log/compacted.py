@@ -20,6 +20,7 @@ import msgspec
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
+from anabranch.base.network import FileRange
 from anabranch.log.compaction_view import ViewSummary
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
@@ -89,6 +90,15 @@ class CompactedLog:
         return found.header, segment.file.pread(found.header.size_bytes, found.position)
 
     # --- readers
+
+    def read(self, offset: int, max_bytes: int, *, whole_first: bool) -> FileRange | None:
+        """As `LocalLog.read`, up to the horizon."""
+        return self.log.read(offset, max_bytes, self.horizon, whole_first=whole_first)
+
+    def offset_for_time(self, timestamp_ms: int) -> int | None:
+        """Where the first batch begins that reaches a time by its header; None if none does."""
+        found = self.log.batch_at_time(timestamp_ms)
+        return None if found is None else found[1].header.base_offset
 
     def hold(self) -> None:
         """Somebody begins to read it."""

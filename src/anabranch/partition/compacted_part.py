@@ -21,7 +21,7 @@ def compacted_part(
 
     Behind the last message a batch without records leads to the horizon, where the log goes on.
     """
-    records = view.log.read(offset, min(max_bytes, _MOST_BYTES), view.horizon, whole_first=True)
+    records = view.read(offset, min(max_bytes, _MOST_BYTES), whole_first=True)
     if records is None:
         length = view.horizon - offset
         nothing = BatchHeader(

@@ -40,6 +40,10 @@ class Replica:
         return f"{self.topic.kafka}-{self.index}"
 
     @property
+    def size_bytes(self) -> int:
+        return self.log.size_bytes
+
+    @property
     def config(self) -> LogConfig:
         return self.log.config
 

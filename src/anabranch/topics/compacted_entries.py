@@ -57,7 +57,7 @@ class _ViewPartition:
     def read(
         self, offset: int, max_bytes: int, isolation: Isolation, *, whole_first: bool
     ) -> FileRange | None:
-        return self._view.log.read(offset, max_bytes, self._view.horizon, whole_first=whole_first)
+        return self._view.read(offset, max_bytes, whole_first=whole_first)
 
     def aborted(
         self, offset: int, isolation: Isolation, records: FileRange | None

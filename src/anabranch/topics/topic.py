@@ -211,9 +211,9 @@ class Topic:
         """The first message published at or after a time; the end if there is none."""
         view = self.partition.view if compacted else None
         if view is not None:
-            in_view = view.log.batch_at_time(timestamp_ms)
+            in_view = view.offset_for_time(timestamp_ms)
             if in_view is not None:
-                return in_view[1].header.base_offset
+                return in_view
         found = await self.partition.offset_for_time(timestamp_ms)
         return self.end if found is None else min(max(found.offset, self.start), self.end)
 

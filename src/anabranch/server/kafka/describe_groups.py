@@ -30,8 +30,7 @@ async def describe_groups(request: Any, ctx: RequestContext) -> Answer:
 
 async def _describe(ctx: RequestContext, group_id: str) -> Answer:
     try:
-        shard = await ctx.services.groups.look(group_id)
-        described = shard.classic.describe(group_id)
+        described = await ctx.services.groups.ask(group_id, lambda shard: shard.classic.describe(group_id))
     except CoordinatorNotAvailable:
         described = None  # there are no groups at all
     except AnabranchError as error:

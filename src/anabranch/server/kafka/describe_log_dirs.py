@@ -57,7 +57,7 @@ def _wanted(request: Any, host: PartitionHost) -> dict[tuple[TopicName, int], No
 async def _sizes(
     host: PartitionHost, wanted: dict[tuple[TopicName, int], None], threads: Executor
 ) -> dict[tuple[TopicName, int], int]:
-    opened = {(replica.topic, replica.index): replica.log.size_bytes for replica in host.open_replicas()}
+    opened = {(replica.topic, replica.index): replica.size_bytes for replica in host.open_replicas()}
     unopened = [partition for partition in wanted if partition not in opened]
     measured: list[int] = []
     if unopened:

@@ -45,12 +45,11 @@ async def _described(
     if not group_id:
         return _nothing(group_id, ErrorCode.invalid_group_id, None)
     try:
-        shard = await ctx.services.groups.look(group_id)
+        return await ctx.services.groups.ask(group_id, lambda shard: describe(shard, group_id))
     except CoordinatorNotAvailable as error:
         raise not_found(group_id) from error
     except AnabranchError as error:
         return _nothing(group_id, code_of(error), message_of(error))
-    return describe(shard, group_id)
 
 
 def _nothing(group_id: str, code: ErrorCode, message: str | None) -> Answer:

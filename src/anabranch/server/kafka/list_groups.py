@@ -6,6 +6,7 @@
 Filters are compared without regard to case; one that names nothing there is matches nothing.
 """
 
+from itertools import chain
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
@@ -18,18 +19,17 @@ from anabranch.server.kafka.registry import Answer, RequestContext, api
 async def list_groups(request: Any, ctx: RequestContext) -> Answer:
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
+
+    def is_wanted(group: Group) -> bool:
+        return (not states or group.state.lower() in states) and (not kinds or group.kind.lower() in kinds)
+
     try:
-        shards = await ctx.services.groups.look_at_all()
+        listed = await ctx.services.groups.ask_all(
+            lambda shard: [_listed(group) for group in shard.groups.values() if is_wanted(group)]
+        )
     except AnabranchError as error:
         return {"error_code": code_of(error), "groups": []}
-    return {
-        "groups": [
-            _listed(group)
-            for shard in shards
-            for group in shard.groups.values()
-            if (not states or group.state.lower() in states) and (not kinds or group.kind.lower() in kinds)
-        ]
-    }
+    return {"groups": list(chain.from_iterable(listed))}
 
 
 def _listed(group: Group) -> Answer:

@@ -47,7 +47,7 @@ async def _group(asked: Any, require_stable: bool, ctx: RequestContext) -> Answe
         require_stable,
     )
     try:
-        answer = (await ctx.services.groups.look(asked.group_id)).offsets.fetch(fetch)
+        answer = await ctx.services.groups.ask(asked.group_id, lambda shard: shard.offsets.fetch(fetch))
     except AnabranchError as error:
         return _failed(asked, code_of(error), ctx.version)
     if answer["error_code"]:
