@@ -44,7 +44,7 @@ def make_job(opened: LocalLog, plan: Plan, cleaner: CleanerConfig, now_ms: int) 
 
     DiskFull or OSError if the files do not tell what was aborted: the worker would take it for committed.
     """
-    opened.active.settle_aborted()
+    opened.active.aborted.settle()
     config = opened.config
     bases = [segment.base_offset for segment in opened.segments]
     return Job(
@@ -78,7 +78,7 @@ def make_view_job(
 
     DiskFull or OSError as `make_job`.
     """
-    opened.active.settle_aborted()
+    opened.active.aborted.settle()
     config = opened.config
     start = opened.log_start if view is None else max(view.horizon, opened.log_start)
     dirty = [segment for segment in opened.segments if segment.end_offset > start]

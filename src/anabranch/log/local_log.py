@@ -14,8 +14,10 @@ A reader usually goes on where it left off, so the place where a read ended is r
 offset that comes next: sequential readers need neither index nor scan.
 """
 
+import logging
 import os
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -23,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from anabranch.base.clock import Clock
-from anabranch.base.disk import Disk
-from anabranch.base.errors import OffsetOutOfRange
+from anabranch.base.disk import Buffer, Disk
+from anabranch.base.errors import Corrupt, OffsetOutOfRange
 from anabranch.base.network import FileRange
 from anabranch.log import producer_snapshot
 from anabranch.log.config import LogConfig
@@ -33,12 +35,14 @@ from anabranch.log.paths import DELETED, ENTRIES, SNAPSHOT, segment_file
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
-from anabranch.records.batch import HEADER_SIZE, BatchHeader, place, read_header
+from anabranch.records.batch import HEADER_SIZE, BatchHeader, Part, place, read_header
 from anabranch.records.control import read_marker
 from anabranch.records.record import iter_records
 
 if TYPE_CHECKING:
     from anabranch.log.compacted import CompactedLog
+
+log = logging.getLogger(__name__)
 
 _MAX_MARKS = 64
 _marker_of = attrgetter("last_offset")
@@ -114,59 +118,74 @@ class LocalLog:
         self.has_entries = True
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> int:
-        """Give `batch` the next offsets and write it.  Its base offset.
-
-        If it raises, nothing was written: what follows the write only notes what the batch says anyway.
-        """
+        """Give a leader's `batch` the next offsets and write it.  Its base offset."""
         base = self.log_end
-        last = base + header.last_offset_delta
-        newest = header.max_timestamp
+        place(batch, base, leader_epoch)
+        named = header if header.producer_id >= 0 else None
+        part = (len(batch), base + header.last_offset_delta, header.max_timestamp, named)
+        self.write(batch, (part,), leader_epoch)
+        return base
+
+    def write(self, buffer: Buffer, parts: Sequence[Part], leader_epoch: int) -> None:
+        """Append the batches of `buffer`, which have their offsets and are of `leader_epoch`, to one segment.
+
+        If it raises, nothing was written: what follows the write only notes what the batches say anyway.
+        """
+        _, last, newest, named = parts[-1]
         segment = self.segments[-1]
         if segment.file.size and (
-            not segment.has_room(len(batch), last, self.config) or self.is_old(segment, newest)
+            not segment.has_room(len(buffer), last, self.config) or self._is_old(segment, newest)
         ):
-            segment = self.roll()
-        place(batch, base, leader_epoch)
-        segment.append(batch, last, newest)
+            segment = self.roll(read_header(buffer).base_offset)
+        segment.write(buffer, parts)
         self.log_end = last + 1
-        if header.producer_id >= 0:
-            self.note_producer(segment, batch, header, base)
+        if named is not None or len(parts) > 1:
+            at = 0
+            for size, last, _, header in parts:
+                if header is not None:
+                    self.note_producer(segment, buffer, at, header, last - header.last_offset_delta)
+                at += size
         if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, base)
-        return base
+            self.epochs.assign(leader_epoch, read_header(buffer).base_offset)
 
     def note_producer(
         self,
         segment: Segment,
-        batch: bytes | bytearray | memoryview,
+        buffer: Buffer,
+        at: int,
         header: BatchHeader,
         base: int,
         *,
         list_aborted: bool = True,
     ) -> None:
-        """Record what a batch that is in the log says about its producer.
+        """Record what a batch, in the log and in `buffer` at `at`, says about its producer.
 
         Without `list_aborted` the segment lists its aborted transactions already.
         """
         if not header.is_control:
             self.producers.update(header, base)
             return
-        record = next(iter_records(header, memoryview(batch)[HEADER_SIZE:]), None)
+        try:
+            payload = memoryview(buffer)[at + HEADER_SIZE : at + header.size_bytes]
+            record = next(iter_records(header, payload), None)
+            marker = None if record is None else read_marker(record)
+        except Corrupt as error:
+            log.warning("%s: a marker at offset %d says nothing: %s", segment.file.path, base, error)
+            return
         if record is None:  # compaction took the marker away, the producer's epoch still counts
             self.producers.fence(header)
             return
-        marker = read_marker(record)
         if marker is None:
             return
         ended = self.producers.complete(header, base, marker.coordinator_epoch, aborted=not marker.commit)
         if list_aborted and ended is not None and ended.aborted:
             open_from = self.producers.first_open_transaction
             stable = base + header.last_offset_delta + 1 if open_from is None else open_from
-            segment.add_aborted(
+            segment.aborted.add(
                 AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
             )
 
-    def is_old(self, segment: Segment, timestamp: int) -> bool:
+    def _is_old(self, segment: Segment, timestamp: int) -> bool:
         """Whether `segment.ms` has passed, by the records' own time where they have one."""
         first = segment.first_timestamp
         if first is not None and first >= 0 and timestamp >= 0:
@@ -182,13 +201,15 @@ class LocalLog:
             self._roll_ms = _roll_after_ms(self.folder, segment.base_offset, config)
         return self._roll_ms
 
-    def roll(self) -> Segment:
-        """Seal the active segment and start the next one."""
+    def roll(self, base: int | None = None) -> Segment:
+        """Seal the active segment and start the next one: at the log's end, or at `base` if that is beyond."""
         sealed = self.segments[-1]
-        assert self.log_end > sealed.base_offset, "an empty segment is not sealed: the next has its name"
+        base = self.log_end if base is None else base
+        assert base > sealed.base_offset, "an empty segment is not sealed: the next has its name"
         sealed.seal()
-        producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
-        segment = Segment.create(self._disk, self.folder, self.log_end, self.config)
+        producer_snapshot.write(self._disk, self.folder, base, self.producers)
+        segment = Segment.create(self._disk, self.folder, base, self.config)
+        self.log_end = base
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         self._created_ms = self._clock.now_ms()
@@ -282,7 +303,7 @@ class LocalLog:
         i = max(0, bisect_right(self._bases, start) - 1)
         found: list[AbortedTransaction] = []
         for segment in self.segments[i:]:
-            entries = segment.aborted()  # in the order of their markers
+            entries = segment.aborted.entries()  # in the order of their markers
             for entry in islice(entries, bisect_left(entries, start, key=_marker_of), None):
                 if entry.first_offset < end:
                     found.append(entry)

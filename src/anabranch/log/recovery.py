@@ -44,7 +44,7 @@ from anabranch.log.paths import (
 )
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Segment
-from anabranch.records.batch import MAGIC, BatchHeader, crc_of
+from anabranch.records.batch import MAGIC, BatchHeader, crc_of, part_of
 
 log = logging.getLogger(__name__)
 
@@ -177,14 +177,14 @@ def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, config: 
 def _rebuild(segment: Segment, epochs: LeaderEpochs, *, gaps: bool) -> bool:
     """Check every batch and write the indexes anew.  False if the segment had to be cut."""
     segment.forget()
-    segment.forget_aborted()
+    segment.aborted.clear()
     end, expected = 0, segment.base_offset
     problem = ""
     for (position, header), batch in segment.whole_batches():
         problem = _damage(header, batch, segment.base_offset, expected, gaps)
         if problem:
             break
-        segment.note(position, len(batch), header.last_offset, header.max_timestamp)
+        segment.note(position, (part_of(header),))
         epochs.assign(header.leader_epoch, header.base_offset)
         end, expected = position + len(batch), header.last_offset + 1
     if end == segment.size:
@@ -252,9 +252,4 @@ def _replay(opened: LocalLog, segment: Segment, start: int, *, list_aborted: boo
         if header.base_offset < start or header.producer_id < 0:
             continue
         batch = segment.file.pread(header.size_bytes, position) if header.is_control else b""
-        try:
-            opened.note_producer(segment, batch, header, header.base_offset, list_aborted=list_aborted)
-        except Corrupt as error:
-            log.warning(
-                "%s: a marker at offset %d says nothing: %s", segment.file.path, header.base_offset, error
-            )
+        opened.note_producer(segment, batch, 0, header, header.base_offset, list_aborted=list_aborted)

@@ -14,17 +14,17 @@ turns out to be wrong is written anew from the batches.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.base.disk import Disk, File
+from anabranch.base.disk import Buffer, Disk, File
 from anabranch.base.errors import Corrupt, DiskFull
 from anabranch.log.config import LogConfig
 from anabranch.log.index import OffsetIndex, TimeIndex
 from anabranch.log.paths import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_file
-from anabranch.log.transactions import AbortedTransaction, AbortedTransactions
-from anabranch.records.batch import HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, read_header
+from anabranch.log.transactions import AbortedTransactions
+from anabranch.records.batch import HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, Part, part_of, read_header
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +42,13 @@ class Place(NamedTuple):
 
 class Segment:
     __slots__ = (
-        "_aborted",
         "_bytes_since_index",
         "_disk",
         "_interval_bytes",
         "_max_timestamp",
         "_reserved",
         "_suffix",
+        "aborted",
         "base_offset",
         "end_offset",
         "file",
@@ -80,7 +80,7 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None  # (timestamp, last offset of its batch)
         if not self.file.size:
             self._max_timestamp = (NO_TIMESTAMP, base_offset)
-        self._aborted = AbortedTransactions(disk, folder, base_offset)
+        self.aborted = AbortedTransactions(disk, folder, base_offset)  # those whose marker is in here
         self._reserved = False  # room was taken that `seal` gives back
 
     @classmethod
@@ -152,39 +152,47 @@ class Segment:
         end = self.end_offset
         self.forget()
         for position, header in self.batches():
-            self.note(position, header.size_bytes, header.last_offset, header.max_timestamp)
+            self.note(position, (part_of(header),))
         self.end_offset = end
 
     # --- writing
 
-    def append(self, batch: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int) -> None:
-        """Add one batch.  DiskFull, and nothing changed, if it does not fit."""
-        latest = self._max_timestamp
-        if latest is None:
-            latest = self._latest()
-        first_timestamp, entries = self.first_timestamp, self.offset_index.entries
-        position = self.file.append(batch)
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Add one batch, as `write`."""
+        self.write(batch, ((len(batch), last_offset, max_timestamp, None),))
+
+    def write(self, buffer: Buffer, parts: Sequence[Part]) -> None:
+        """Add the batches of `buffer`.  DiskFull, and nothing changed, if they do not fit."""
+        if self._max_timestamp is None:
+            self._latest()
+        offsets, times = self.offset_index.entries, self.time_index.entries
+        position = self.file.append(buffer)
         try:
-            self.note(position, len(batch), last_offset, max_timestamp)
-        except BaseException:  # or the next batch would lie behind one that nobody knows of
+            self.note(position, parts)
+        except BaseException:  # or the next batch would lie behind some that nobody knows of
             self.file.truncate(position)
-            self._max_timestamp, self.first_timestamp = latest, first_timestamp
-            self.offset_index.truncate(entries)
+            self.offset_index.truncate(offsets)
+            self.time_index.truncate(times)
             raise
 
-    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Account for a batch that lies in the file at `position`."""
+    def note(self, position: int, parts: Sequence[Part]) -> None:
+        """Account for batches that lie in the file from `position` on.  If it raises, for none but in indexes."""
         latest = self._max_timestamp
         if latest is None:
             latest = self._latest()
-        if max_timestamp > latest[0]:
-            latest = self._max_timestamp = (max_timestamp, last_offset)
+        since_index, interval = self._bytes_since_index, self._interval_bytes
+        for size, last_offset, max_timestamp, _ in parts:
+            if max_timestamp > latest[0]:
+                latest = (max_timestamp, last_offset)
+            if since_index > interval:
+                self._add_index_entries(last_offset, position, latest)
+                since_index = 0
+            since_index += size
+            position += size
         if self.first_timestamp is None:
-            self.first_timestamp = max_timestamp
-        if self._bytes_since_index > self._interval_bytes:
-            self._add_index_entries(last_offset, position, latest)
-            self._bytes_since_index = 0
-        self._bytes_since_index += size
+            self.first_timestamp = parts[0][2]
+        self._max_timestamp = latest
+        self._bytes_since_index = since_index
         self.end_offset = last_offset + 1
 
     def _add_index_entries(self, last_offset: int, position: int, latest: tuple[int, int]) -> None:
@@ -198,15 +206,11 @@ class Segment:
     def forget(self) -> None:
         """Empty both indexes and forget what was noted, before the batches are noted again."""
         self.offset_index.truncate(0)
-        self.time_index.clear()
+        self.time_index.truncate(0)
         self.end_offset = self.base_offset
         self.first_timestamp = None
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
         self._bytes_since_index = 0
-
-    def forget_aborted(self) -> None:
-        """Forget the aborted transactions, before the markers are read again."""
-        self._aborted.clear()
 
     def has_room(self, size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` may be added."""
@@ -220,7 +224,7 @@ class Segment:
 
     def seal(self) -> None:
         """Nothing will be appended any more: complete the time index."""
-        self._aborted.settle()
+        self.aborted.settle()
         if self._reserved:
             self.file.truncate(self.size)
             self._reserved = False
@@ -238,19 +242,7 @@ class Segment:
         self.end_offset = end_offset
         if self._max_timestamp is not None and self._max_timestamp[1] >= end_offset:
             self._max_timestamp = self._scan_latest()
-        self._aborted.truncate(end_offset)
-
-    # --- aborted transactions whose marker is in here
-
-    def aborted(self) -> list[AbortedTransaction]:
-        return self._aborted.entries()
-
-    def add_aborted(self, entry: AbortedTransaction) -> None:
-        self._aborted.add(entry)
-
-    def settle_aborted(self) -> None:
-        """See to it that the file has all of them.  DiskFull or OSError if that cannot be."""
-        self._aborted.settle()
+        self.aborted.truncate(end_offset)
 
     # --- reading
 
