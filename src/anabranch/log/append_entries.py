@@ -31,8 +31,7 @@ def append_entries(
     limit = log.config.segment_bytes
     if len(batches) > limit:
         raise RecordListTooLarge(f"the message is {len(batches)} bytes, segment.bytes is {limit}")
-    if not log.has_entries:
-        log.mark_entries()
+    log.mark_entries()
     base = log.log_end
     log.write(batches, parts, leader_epoch)
     return [base, *[last_offset + 1 for _, last_offset, _, _ in parts[:-1]]]

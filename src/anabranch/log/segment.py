@@ -123,28 +123,31 @@ class Segment:
         last = self.time_index.last
         if last is None:
             return self._scan_latest()
-        if not self._is_time_entry(*last):
+        if self._batch_of_time(*last) is None:
             self._reindex("the last entry of the time index is wrong")
             assert self._max_timestamp is not None, "each batch was noted"
             return self._max_timestamp
         return last[0], last[1] + self.base_offset
 
     def _scan_latest(self) -> tuple[int, int]:
-        latest = (NO_TIMESTAMP, self.base_offset)
-        for _, header in self.batches():
+        """By the batches from the last entry of the time index on: nothing before its batch is later."""
+        latest, start = (NO_TIMESTAMP, self.base_offset), 0
+        last = self.time_index.last
+        found = None if last is None else self._batch_of_time(*last)
+        if found is not None:
+            latest, start = (found.header.max_timestamp, found.header.last_offset), found.position
+        for _, header in self.batches(start):
             if header.max_timestamp > latest[0]:
                 latest = (header.max_timestamp, header.last_offset)
         return latest
 
-    def _is_time_entry(self, timestamp: int, relative_offset: int) -> bool:
-        """Whether the time index may say that `timestamp` is reached at `relative_offset`."""
+    def _batch_of_time(self, timestamp: int, relative_offset: int) -> Place | None:
+        """The batch of an entry of the time index, None if there is none that it could mean."""
         offset = relative_offset + self.base_offset
         found = self.find(offset)
-        return (
-            found is not None
-            and found.header.last_offset == offset
-            and found.header.max_timestamp == timestamp
-        )
+        if found is None or found.header.last_offset != offset or found.header.max_timestamp != timestamp:
+            return None
+        return found
 
     def _reindex(self, why: str) -> None:
         """Write both indexes anew.  The end stays: compaction may have left less than it stands for."""
@@ -176,7 +179,7 @@ class Segment:
             raise
 
     def note(self, position: int, parts: Sequence[Part]) -> None:
-        """Account for batches that lie in the file from `position` on.  If it raises, for none but in indexes."""
+        """Account for batches in the file from `position` on.  If it raises, only indexes have changed."""
         latest = self._max_timestamp
         if latest is None:
             latest = self._latest()
@@ -240,7 +243,7 @@ class Segment:
         self.offset_index.truncate_to(end_offset - self.base_offset)
         self.time_index.truncate_to(end_offset - self.base_offset)
         self.end_offset = end_offset
-        if self._max_timestamp is not None and self._max_timestamp[1] >= end_offset:
+        if self._max_timestamp is None or self._max_timestamp[1] >= end_offset:
             self._max_timestamp = self._scan_latest()
         self.aborted.truncate(end_offset)
 
@@ -327,7 +330,7 @@ class Segment:
     def find_time(self, timestamp: int, from_offset: int) -> Place | None:
         """The first batch at or after `from_offset` with a record at or after `timestamp`."""
         entry = self.time_index.entry_before(timestamp)
-        if entry is not None and not self._is_time_entry(*entry):
+        if entry is not None and self._batch_of_time(*entry) is None:
             self._reindex("an entry of the time index is wrong")
             entry = self.time_index.entry_before(timestamp)
         start = from_offset if entry is None else max(entry[1] + self.base_offset, from_offset)

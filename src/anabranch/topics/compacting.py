@@ -20,7 +20,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError, Conflict, Unavailable, UnknownTopic
 from anabranch.log.cleaner import make_view_job, run_worker
-from anabranch.log.compacted import CompactedLog, Current, let_count, new_folder
+from anabranch.log.compacted import CompactedLog, Current, give_up, let_count, new_folder
 from anabranch.log.compaction_view import ViewJob, ViewSummary
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.partition.partition import Partition
@@ -132,6 +132,7 @@ class Compacting:
             raise UnknownTopic("the topic is gone")
         target = new_folder(self._disk, opened.folder)
         config = self._compactor.config
+        cuts = opened.cuts
         try:
             made = await self._compactor.run(
                 lambda: make_view_job(opened, view, target, end, config(), keeps_keyless=keeps_keyless)
@@ -140,6 +141,10 @@ class Compacting:
             self._remove(target)
             raise
         current = await self._let_count(target, made)
+        if opened.cuts != cuts:
+            give_up(self._disk, opened.folder)
+            self._remove(target)
+            raise Unavailable("the log was cut while it was compacted")
         opened.view = CompactedLog(self._disk, self._clock, target, current, opened.config)
         if view is not None:
             view.on_unused = lambda: self._unused(view)
