@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from anabranch.base.errors import RecordListTooLarge
 from anabranch.log.local_log import LocalLog
-from anabranch.records.batch import read_header
-from anabranch.records.entry_batches import LATEST_MS, NewEntry, Part, enclose_all
+from anabranch.records.entry_batches import LATEST_MS, NewEntry, enclose_all
 
 
 def append_entries(
@@ -32,42 +31,7 @@ def append_entries(
     limit = log.config.segment_bytes
     if len(batches) > limit:
         raise RecordListTooLarge(f"the message is {len(batches)} bytes, segment.bytes is {limit}")
-    if not log.has_entries:
-        log.mark_entries()
+    log.mark_entries()
     base = log.log_end
-    _write(log, batches, parts)
-    log.log_end = parts[-1].last_offset + 1
-    if producer is not None:
-        _note_producer(log, batches)
-    if leader_epoch > log.epochs.latest:
-        log.epochs.assign(leader_epoch, base)
-    return [base, *[part.last_offset + 1 for part in parts[:-1]]]
-
-
-def _note_producer(log: LocalLog, batches: bytearray) -> None:
-    at = 0
-    while at < len(batches):
-        header = read_header(batches, at)
-        log.producers.update(header, header.base_offset)
-        at += header.size_bytes
-
-
-def _write(log: LocalLog, batches: bytearray, parts: Sequence[Part]) -> None:
-    segment = log.segments[-1]
-    last = parts[-1]
-    if segment.size and (
-        not segment.has_room(len(batches), last.last_offset, log.config)
-        or log.is_old(segment, last.max_timestamp)
-    ):
-        segment = log.roll()
-    end_offset, first_timestamp = segment.end_offset, segment.first_timestamp
-    position = start = segment.file.append(batches)
-    try:
-        note = segment.note
-        for size, last_offset, max_timestamp in parts:
-            note(position, size, last_offset, max_timestamp)
-            position += size
-    except BaseException:  # or the next batch would lie behind some that nobody knows of
-        segment.truncate(start, end_offset)
-        segment.first_timestamp = first_timestamp
-        raise
+    log.write(batches, parts, leader_epoch)
+    return [base, *[last_offset + 1 for _, last_offset, _, _ in parts[:-1]]]

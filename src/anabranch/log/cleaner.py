@@ -6,7 +6,8 @@
     Cleaner       carries a job through: each replacement goes into the log as it is reported
 
 The log lives on meanwhile.  If segments that a replacement was made from are gone by the time it is
-ready (retention took them), it is thrown away; the others still count.
+ready (retention took them), it is thrown away; the others still count.  If the log was cut none does:
+what superseded a record may be gone.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ def make_job(opened: LocalLog, plan: Plan, cleaner: CleanerConfig, now_ms: int) 
 
     DiskFull or OSError if the files do not tell what was aborted: the worker would take it for committed.
     """
-    opened.active.settle_aborted()
+    opened.active.aborted.settle()
     config = opened.config
     bases = [segment.base_offset for segment in opened.segments]
     return Job(
@@ -81,7 +82,7 @@ def make_view_job(
 
     DiskFull or OSError as `make_job`.
     """
-    opened.active.settle_aborted()
+    opened.active.aborted.settle()
     config = opened.config
     start = opened.log_start if view is None else max(view.horizon, opened.log_start)
     dirty = [segment for segment in opened.segments if segment.end_offset > start]
@@ -151,12 +152,15 @@ class Cleaner:
     async def clean(self, opened: LocalLog, job: Job, replaced: Callable[[list[Segment]], None]) -> Summary:
         """Do a job.  `replaced` gets the segments that are in the log no more, their files `.deleted`."""
         segments = {segment.base_offset: segment for segment in opened.segments}
+        cuts = opened.cuts
         try:
             async with aclosing(self._worker(job)) as messages:
                 async for message in messages:
+                    if opened.cuts != cuts:
+                        break
                     if "replaced" in message:
                         old = [segments[base] for base in message["replaced"]]
-                        if await self._put_in_place(opened, old):
+                        if await self._put_in_place(opened, old, cuts):
                             replaced(old)
                     elif "done" in message:
                         return Summary(**message["done"])
@@ -166,9 +170,12 @@ class Cleaner:
             for base in job.bases:
                 if (opened.folder, base) not in self._half_done:
                     compaction_swap.discard(self._disk, opened.folder, base)
-        raise Unavailable(f"{Path(job.folder).name}: compaction ended without a result")
+        name = Path(job.folder).name
+        if opened.cuts != cuts:
+            raise Unavailable(f"{name}: the log was cut while it was compacted")
+        raise Unavailable(f"{name}: compaction ended without a result")
 
-    async def _put_in_place(self, opened: LocalLog, old: list[Segment]) -> bool:
+    async def _put_in_place(self, opened: LocalLog, old: list[Segment], cuts: int) -> bool:
         base = old[0].base_offset
         if _all_there(opened, old):
             await _to_its_end(
@@ -176,7 +183,7 @@ class Cleaner:
                     self._threads, compaction_swap.promote, self._disk, opened.folder, base
                 )
             )
-            if _all_there(opened, old):
+            if opened.cuts == cuts and _all_there(opened, old):
                 try:
                     compaction_swap.swap_in(self._disk, opened, old)
                 except OSError:  # files of `old` may be out of the way, to be removed at the next start

@@ -136,6 +136,13 @@ def let_count(disk: Disk, folder: Path, made: ViewSummary) -> Current:
     return current
 
 
+def give_up(disk: Disk, partition: Path) -> None:
+    """No view counts any more, for good.  Its files go when the log is next opened."""
+    place = partition / COMPACTED
+    disk.remove(place / _CURRENT)
+    disk.sync_dir(place)
+
+
 def open_view(
     disk: Disk, clock: Clock, partition: Path, config: LogConfig, log_end: int
 ) -> CompactedLog | None:

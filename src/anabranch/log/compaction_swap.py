@@ -22,6 +22,7 @@ from anabranch.base.disk import Disk
 from anabranch.log.local_log import LocalLog
 from anabranch.log.paths import (
     CLEANED,
+    GAPS,
     LOG,
     SEGMENT_FILES,
     SWAP,
@@ -40,6 +41,8 @@ assert _LOG_LAST[-1] == LOG, "a .log is renamed last, it is what counts"
 
 def promote(disk: Disk, folder: Path, base_offset: int) -> None:
     """Step 1.  Blocks on the disk, and touches nothing but paths: made for a thread."""
+    if not disk.exists(folder / GAPS):  # should the log be cut, what was compacted may be its last segment
+        disk.write_whole(folder / GAPS, b"")
     for kind in _LOG_LAST:
         disk.rename(
             segment_file(folder, base_offset, kind + CLEANED), segment_file(folder, base_offset, kind + SWAP)
@@ -52,6 +55,18 @@ def discard(disk: Disk, folder: Path, base_offset: int) -> None:
     for suffix in (SWAP, CLEANED):
         for kind in SEGMENT_FILES:
             disk.remove(segment_file(folder, base_offset, kind + suffix))
+
+
+def revoke(disk: Disk, opened: LocalLog) -> None:
+    """No replacement counts, whatever becomes of it, since the log is about to be cut.
+
+    The .log.cleaned first: a thread may be at step 1, and one that is gone cannot be promoted.  One that the
+    disk refused in step 2 counts all the same, there is nothing else left.
+    """
+    for segment in opened.segments:
+        if segment.file.path.name.endswith(LOG):
+            for suffix in (CLEANED, SWAP):
+                disk.remove(segment_file(opened.folder, segment.base_offset, LOG + suffix))
 
 
 def swap_in(disk: Disk, opened: LocalLog, old: list[Segment]) -> Segment:

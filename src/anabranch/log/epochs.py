@@ -11,7 +11,7 @@ batch carries its epoch, so recovery fills in what a crash took.
 """
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from anabranch.base.disk import Disk
@@ -25,7 +25,7 @@ UNKNOWN = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_epochs", "_path", "_starts", "_unsaved")
+    __slots__ = ("_disk", "_epochs", "_path", "_starts", "_unsaved", "latest")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
@@ -34,15 +34,14 @@ class LeaderEpochs:
         self._epochs = [epoch for epoch, _ in pairs]
         self._starts = [start for _, start in pairs]
         self._unsaved = False
-
-    @property
-    def latest(self) -> int:
-        return self._epochs[-1] if self._epochs else -1
+        self.latest = self._epochs[-1] if self._epochs else -1  # looked at by every append
 
     def assign(self, epoch: int, start: int) -> None:
         """Batches from `start` on are of `epoch`.  Nothing to do if it is known or older."""
-        if self._epochs and epoch <= self._epochs[-1]:
+        if epoch <= self.latest:
             return
+        keep = bisect_left(self._starts, start)  # a power cut may bring back what was cut off the log
+        del self._epochs[keep:], self._starts[keep:]
         self._epochs.append(epoch)
         self._starts.append(start)
         self._save()
@@ -62,10 +61,14 @@ class LeaderEpochs:
 
     def truncate_end(self, end: int) -> None:
         """The log now ends at `end`."""
-        keep = len([start for start in self._starts if start < end])
+        keep = bisect_left(self._starts, end)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self._save()
+
+    def clear(self) -> None:
+        """There is no batch any more."""
+        self.truncate_end(0)
 
     def truncate_start(self, start: int) -> None:
         """The log now starts at `start`: only the epoch that holds it and later ones matter."""
@@ -85,6 +88,7 @@ class LeaderEpochs:
             self._unsaved = False
 
     def _save(self) -> None:
+        self.latest = self._epochs[-1] if self._epochs else -1
         self._unsaved = True
         try:
             self.settle()

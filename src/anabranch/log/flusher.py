@@ -36,7 +36,8 @@ _SEGMENTS_A_ROUND = 12  # of up to four files each
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)  # to open a folder with, say; fsync itself never says so
 
 Sync = Callable[[], None]
-Waiting = list[tuple[int, "asyncio.Future[None]"]]
+Waiting = list[tuple[int, int, "asyncio.Future[None]"]]
+"""Up to where, how often the log had been cut by then, and who waits."""
 
 
 def is_due(opened: LocalLog) -> bool:
@@ -77,7 +78,7 @@ class Flusher:
             waiting = self._waiting[opened] = []
             self._rounds[opened] = asyncio.create_task(self._run(opened, waiting))
         waiter = asyncio.get_running_loop().create_future()
-        waiting.append((up_to, waiter))
+        waiting.append((up_to, opened.cuts, waiter))
         return waiter
 
     def forget(self, opened: LocalLog) -> None:
@@ -98,17 +99,17 @@ class Flusher:
         try:
             while waiting:
                 async with self._turns:
-                    await self._round(opened, max(up_to for up_to, _ in waiting))
-                for up_to, waiter in waiting:
+                    await self._round(opened, max(up_to for up_to, _, _ in waiting))
+                for up_to, cuts, waiter in waiting:
                     if waiter.done():
                         continue
-                    if up_to <= opened.recovery_point:
+                    if cuts != opened.cuts:  # what is there now may be another's
+                        waiter.set_exception(Unavailable(f"{opened.folder} was cut"))
+                    elif up_to <= opened.recovery_point:
                         waiter.set_result(None)
-                    elif up_to > opened.log_end:
-                        waiter.set_exception(Unavailable(f"{opened.folder} was cut at {opened.log_end}"))
-                waiting[:] = [(up_to, waiter) for up_to, waiter in waiting if not waiter.done()]
+                waiting[:] = [each for each in waiting if not each[2].done()]
         except Unavailable as error:
-            for _, waiter in waiting:
+            for _, _, waiter in waiting:
                 if not waiter.done():
                     waiter.set_exception(error)
         finally:
@@ -118,7 +119,7 @@ class Flusher:
     def _let_go(self, opened: LocalLog) -> None:
         """Nothing more is synced for those who wait."""
         del self._rounds[opened]
-        for _, waiter in self._waiting.pop(opened):
+        for _, _, waiter in self._waiting.pop(opened):
             if not waiter.done():
                 waiter.set_exception(Unavailable(f"{opened.folder} is not served any more"))
 
@@ -129,7 +130,7 @@ class Flusher:
         """
         newest = opened.active.base_offset
         end = newest if up_to <= newest else opened.log_end
-        epoch = opened.epochs.latest
+        cuts = opened.cuts
         segments = [
             s for s in opened.segments if s.end_offset > opened.recovery_point and s.base_offset < end
         ]
@@ -150,8 +151,7 @@ class Flusher:
         if refusal is not None:
             raise _not_now(opened, refusal) from refusal
         self._named[opened] = newest
-        # A new leader may have had the log cut and written over meanwhile: then the next round counts.
-        if opened.epochs.latest == epoch:
+        if opened.cuts == cuts:
             opened.recovery_point = max(opened.recovery_point, min(end, opened.log_end))
 
     def _fail(self, opened: LocalLog, error: OSError) -> DiskFailed:

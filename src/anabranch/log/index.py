@@ -174,8 +174,7 @@ class TimeIndex(MappedIndex):
     def truncate_to(self, relative_offset: int) -> None:
         """Drop every entry of `relative_offset` and beyond."""
         self.truncate(self._floor(relative_offset - 1, 1) + 1)
-        self._last = None
 
-    def clear(self) -> None:
-        self.truncate(0)
+    def truncate(self, entries: int) -> None:
         self._last = None
+        super().truncate(entries)

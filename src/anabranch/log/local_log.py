@@ -8,37 +8,40 @@
                                   ▲ recovery_point: below it everything is on the disk for certain
 
 The log gives batches their offsets, rolls segments and finds batches again.  It does not validate
-(`validation`), wait, or know about replicas; opening one is `recovery`.
+(`validation`), wait, or know about replicas; opening one is `recovery`, taking its end away `truncation`.
 
 A reader usually goes on where it left off, so the place where a read ended is remembered under the
 offset that comes next: sequential readers need neither index nor scan.
 """
 
-import os
+import logging
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 from anabranch.base.clock import Clock
-from anabranch.base.disk import Disk
-from anabranch.base.errors import OffsetOutOfRange
+from anabranch.base.disk import Buffer, Disk
+from anabranch.base.errors import Corrupt, OffsetOutOfRange
 from anabranch.base.network import FileRange
 from anabranch.log import producer_snapshot
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
-from anabranch.log.paths import DELETED, ENTRIES, SNAPSHOT, partition_name, segment_file
+from anabranch.log.paths import DELETED, ENTRIES, GAPS, SNAPSHOT, partition_name, segment_file
 from anabranch.log.producers import Producers
+from anabranch.log.roll_age import RollAge
 from anabranch.log.segment import Place, Segment
 from anabranch.log.transactions import AbortedTransaction
-from anabranch.records.batch import HEADER_SIZE, BatchHeader, place, read_header
+from anabranch.records.batch import HEADER_SIZE, BatchHeader, Part, place, read_header
 from anabranch.records.control import read_marker
 from anabranch.records.record import iter_records
 
 if TYPE_CHECKING:
     from anabranch.log.compacted import CompactedLog
+
+log = logging.getLogger(__name__)
 
 _MAX_MARKS = 64
 _marker_of = attrgetter("last_offset")
@@ -57,18 +60,17 @@ class LogState(NamedTuple):
 
 class LocalLog:
     __slots__ = (
+        "_age",
         "_bases",
-        "_clock",
-        "_created_ms",
         "_disk",
         "_marks",
-        "_roll_config",
-        "_roll_ms",
         "config",
+        "cuts",
         "departed",
         "epochs",
         "folder",
         "has_entries",
+        "has_gaps",
         "log_end",
         "log_start",
         "producers",
@@ -79,7 +81,6 @@ class LocalLog:
 
     def __init__(self, disk: Disk, clock: Clock, folder: Path, config: LogConfig, state: LogState) -> None:
         self._disk = disk
-        self._clock = clock
         self.folder = folder
         self.config = config
         self.segments = state.segments
@@ -91,12 +92,12 @@ class LocalLog:
         self.epochs = state.epochs
         self.producers = state.producers
         self.has_entries = disk.exists(folder / ENTRIES)  # of Pulsar producers, once there were any
+        self.has_gaps = disk.exists(folder / GAPS)
         self.view: CompactedLog | None = None  # the compacted one, if there is any
         self.departed = 0  # segments that left the log, or were replaced
+        self.cuts = 0  # what was begun before the last one may not be true of the log any more
         self._marks: dict[int, tuple[Segment, int]] = {}
-        self._created_ms = clock.now_ms()
-        self._roll_config: LogConfig | None = None  # what `_roll_ms` was worked out from
-        self._roll_ms = 0
+        self._age = RollAge(clock, folder)
 
     @property
     def active(self) -> Segment:
@@ -119,89 +120,97 @@ class LocalLog:
 
     def mark_entries(self) -> None:
         """Pulsar producers write here: readers that know Kafka's records only must look out."""
-        self._disk.write_whole(self.folder / ENTRIES, b"", sync=False)
-        self.has_entries = True
+        if not self.has_entries:
+            self._disk.write_whole(self.folder / ENTRIES, b"", sync=False)
+            self.has_entries = True
+
+    def mark_gaps(self) -> None:
+        """Offsets will be missing in the active segment: recovery must not take that for damage."""
+        if not self.has_gaps:
+            self._disk.write_whole(self.folder / GAPS, b"")
+            self.has_gaps = True
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int) -> int:
-        """Give `batch` the next offsets and write it.  Its base offset.
-
-        If it raises, nothing was written: what follows the write only notes what the batch says anyway.
-        """
+        """Give a leader's `batch` the next offsets and write it.  Its base offset."""
         base = self.log_end
-        last = base + header.last_offset_delta
-        newest = header.max_timestamp
+        place(batch, base, leader_epoch)
+        named = header if header.producer_id >= 0 else None
+        part = (len(batch), base + header.last_offset_delta, header.max_timestamp, named)
+        self.write(batch, (part,), leader_epoch)
+        return base
+
+    def write(self, buffer: Buffer, parts: Sequence[Part], leader_epoch: int) -> None:
+        """Append the batches of `buffer`, which have their offsets and are of `leader_epoch`, to one segment.
+
+        If it raises, nothing was written: what follows the write only notes what the batches say anyway.
+        """
+        _, last, newest, named = parts[-1]
         segment = self.segments[-1]
         if segment.file.size and (
-            not segment.has_room(len(batch), last, self.config) or self.is_old(segment, newest)
+            not segment.has_room(len(buffer), last, self.config)
+            or self._age.is_reached(segment, self.config, newest)
         ):
-            segment = self.roll()
-        place(batch, base, leader_epoch)
-        segment.append(batch, last, newest)
+            segment = self.roll(read_header(buffer).base_offset)
+        segment.write(buffer, parts)
         self.log_end = last + 1
-        if header.producer_id >= 0:
-            self.note_producer(segment, batch, header, base)
+        if named is not None or len(parts) > 1:
+            at = 0
+            for size, last, _, header in parts:
+                if header is not None:
+                    self.note_producer(segment, buffer, at, header, last - header.last_offset_delta)
+                at += size
         if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, base)
-        return base
+            self.epochs.assign(leader_epoch, read_header(buffer).base_offset)
 
     def note_producer(
         self,
         segment: Segment,
-        batch: bytes | bytearray | memoryview,
+        buffer: Buffer,
+        at: int,
         header: BatchHeader,
         base: int,
         *,
         list_aborted: bool = True,
     ) -> None:
-        """Record what a batch that is in the log says about its producer.
+        """Record what a batch, in the log and in `buffer` at `at`, says about its producer.
 
         Without `list_aborted` the segment lists its aborted transactions already.
         """
         if not header.is_control:
             self.producers.update(header, base)
             return
-        record = next(iter_records(header, memoryview(batch)[HEADER_SIZE:]), None)
+        try:
+            payload = memoryview(buffer)[at + HEADER_SIZE : at + header.size_bytes]
+            record = next(iter_records(header, payload), None)
+            marker = None if record is None else read_marker(record)
+        except Corrupt as error:
+            log.warning("%s: a marker at offset %d says nothing: %s", segment.file.path, base, error)
+            return
         if record is None:  # compaction took the marker away, the producer's epoch still counts
             self.producers.fence(header)
             return
-        marker = read_marker(record)
         if marker is None:
             return
         ended = self.producers.complete(header, base, marker.coordinator_epoch, aborted=not marker.commit)
         if list_aborted and ended is not None and ended.aborted:
             open_from = self.producers.first_open_transaction
             stable = base + header.last_offset_delta + 1 if open_from is None else open_from
-            segment.add_aborted(
+            segment.aborted.add(
                 AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
             )
 
-    def is_old(self, segment: Segment, timestamp: int) -> bool:
-        """Whether `segment.ms` has passed, by the records' own time where they have one."""
-        first = segment.first_timestamp
-        if first is not None and first >= 0 and timestamp >= 0:
-            roll_ms = self._roll_ms if self.config is self._roll_config else self._roll_after_ms(segment)
-            return timestamp - first > roll_ms
-        return self._clock.now_ms() - self._created_ms > self._roll_after_ms(segment)
-
-    def _roll_after_ms(self, segment: Segment) -> int:
-        """`segment.ms` less a jitter that is the segment's own, so that logs do not all roll at once."""
-        config = self.config
-        if config is not self._roll_config:
-            self._roll_config = config
-            self._roll_ms = _roll_after_ms(self.folder, segment.base_offset, config)
-        return self._roll_ms
-
-    def roll(self) -> Segment:
-        """Seal the active segment and start the next one."""
+    def roll(self, base: int | None = None) -> Segment:
+        """Seal the active segment and start the next one, at the log's end or at `base` beyond it."""
         sealed = self.segments[-1]
-        assert self.log_end > sealed.base_offset, "an empty segment is not sealed: the next has its name"
+        base = self.log_end if base is None else base
+        assert base > sealed.base_offset, "an empty segment is not sealed: the next has its name"
         sealed.seal()
-        producer_snapshot.write(self._disk, self.folder, self.log_end, self.producers)
-        segment = Segment.create(self._disk, self.folder, self.log_end, self.config)
+        producer_snapshot.write(self._disk, self.folder, base, self.producers)
+        segment = Segment.create(self._disk, self.folder, base, self.config)
+        self.log_end = base
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
-        self._created_ms = self._clock.now_ms()
-        self._roll_config = None
+        self._age.began()
         self._marks.pop(self.log_end, None)  # a reader at the end goes on in the new segment
         return segment
 
@@ -291,7 +300,7 @@ class LocalLog:
         i = max(0, bisect_right(self._bases, start) - 1)
         found: list[AbortedTransaction] = []
         for segment in self.segments[i:]:
-            entries = segment.aborted()  # in the order of their markers
+            entries = segment.aborted.entries()  # in the order of their markers
             for entry in islice(entries, bisect_left(entries, start, key=_marker_of), None):
                 if entry.first_offset < end:
                     found.append(entry)
@@ -343,6 +352,19 @@ class LocalLog:
         for base_offset in {segment.base_offset for segment in old} - set(self._bases):
             self._disk.remove(segment_file(self.folder, base_offset, SNAPSHOT))
 
+    def cut(self, segments: list[Segment], end: int) -> None:
+        """The log is `segments` now, the last of them a new one, and goes on at `end` (`truncation`)."""
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._marks.clear()
+        self._age.began()
+        self.log_start = min(self.log_start, end) if len(segments) > 1 else end
+        self.log_end = end
+        # What was cut is synced once more, with its indexes, before it counts as durable.
+        self.recovery_point = min(self.recovery_point, segments[-2:][0].base_offset)
+        self.departed += 1
+        self.cuts += 1
+
     # --- leaving
 
     def close(self) -> None:
@@ -356,13 +378,3 @@ class LocalLog:
             segment.close()
         if self.view is not None:
             self.view.close()
-
-
-def _roll_after_ms(folder: Path, base_offset: int, config: LogConfig) -> int:
-    roll_ms = config.segment_ms
-    if "compact" in config.cleanup_policy:
-        roll_ms = min(roll_ms, config.max_compaction_lag_ms)  # the active segment is never compacted
-    jitter_ms = min(config.segment_jitter_ms, roll_ms)
-    if not jitter_ms:
-        return roll_ms
-    return roll_ms - crc32(b"%s %d" % (os.fsencode(folder), base_offset)) % jitter_ms

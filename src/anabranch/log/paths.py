@@ -8,11 +8,12 @@
     leader-epoch-checkpoint               where each leader epoch began
     partition.metadata                    the topic's id
     entries                               empty; there if Pulsar producers wrote to the partition
+    gaps                                  empty; there if offsets may be missing in the last segment
     compacted/                            the compacted view that Pulsar's readers may ask for (`compacted`)
 
 A file about to be removed ends in `.N.deleted`, one that compaction is writing in `.cleaned`, one that
-it has finished in `.swap`.  All names and formats but `entries` and `compacted` are Apache Kafka's, whose
-tools read these folders.
+it has finished in `.swap`.  All names and formats but `entries`, `gaps` and `compacted` are Apache Kafka's,
+whose tools read these folders.
 """
 
 import re
@@ -31,6 +32,7 @@ SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 ENTRIES = "entries"
+GAPS = "gaps"
 COMPACTED = "compacted"
 
 _PARTITION = re.compile(r".+-[0-9]+")

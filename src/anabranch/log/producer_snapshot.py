@@ -9,6 +9,7 @@ whole log.  Only the last batch of a producer is kept in it, as in Kafka.
 """
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from crc32c import crc32c
@@ -70,7 +71,7 @@ def write(disk: Disk, folder: Path, offset: int, producers: Producers) -> None:
     disk.write_whole(segment_file(folder, offset, SNAPSHOT), encode(producers), sync=False)
 
 
-def offsets(names: list[str]) -> list[int]:
+def offsets(names: Sequence[str]) -> list[int]:
     """The offsets of the snapshots among file names, newest first."""
     found = (base_offset_of(name) for name in names if name.endswith(SNAPSHOT))
     return sorted((offset for offset in found if offset is not None), reverse=True)

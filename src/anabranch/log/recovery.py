@@ -11,10 +11,11 @@ read, but not one behind the first segment that was read again: the replay also 
 transactions of those segments anew.
 
 The CRC covers neither a batch's offset nor its leader epoch.  A flipped offset is found out by being
-out of order, or by leaving a gap where only compaction, which never touches the last segment, could
-have left one.  A flipped epoch is not found out, as in Kafka.
+out of order, or by leaving a gap in the last segment of a log that is not marked as having gaps: compaction
+never touches that one.  A flipped epoch is not found out, as in Kafka.
 
-What compaction was doing when it was cut off is completed or undone first (`compaction_swap`).
+What compaction was doing when it was cut off is completed or undone first (`compaction_swap`).  What a
+truncation was doing is completed here: a segment that goes beyond where an empty last one begins ends there.
 """
 
 import logging
@@ -25,7 +26,7 @@ from pathlib import Path
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import Corrupt
-from anabranch.log import compaction_swap, producer_snapshot
+from anabranch.log import compaction_swap
 from anabranch.log.compacted import open_view
 from anabranch.log.config import LogConfig
 from anabranch.log.epochs import LeaderEpochs
@@ -33,19 +34,20 @@ from anabranch.log.local_log import LocalLog, LogState
 from anabranch.log.paths import (
     CLEANED,
     DELETED,
+    GAPS,
     LOG,
     OFFSET_INDEX,
     SEGMENT_FILES,
-    SNAPSHOT,
     SWAP,
     TIME_INDEX,
     base_offset_of,
     partition_name,
     segment_file,
 )
+from anabranch.log.producer_replay import restore_producers
 from anabranch.log.producers import Producers
 from anabranch.log.segment import Segment
-from anabranch.records.batch import MAGIC, BatchHeader, crc_of
+from anabranch.records.batch import MAGIC, BatchHeader, crc_of, part_of
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +79,11 @@ def open_log(
         for segment in segments:
             undo.callback(segment.close)
         epochs = LeaderEpochs(disk, folder)
+        if not bases:  # all that there was had been taken away
+            epochs.clear()
         first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
         if first_doubtful < len(segments):
-            recovered = _recover(segments, first_doubtful, epochs, config)
+            recovered = _recover(segments, first_doubtful, epochs, gaps=disk.exists(folder / GAPS))
             if len(recovered) < len(segments) and recovered[-1].size:
                 # Compaction may have been in the last one, so nothing is added to it.
                 recovered.append(Segment.create(disk, folder, recovered[-1].end_offset, config))
@@ -92,7 +96,7 @@ def open_log(
         end = segments[-1].end_offset
         state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
         opened = LocalLog(disk, clock, folder, config, state)
-        _restore_producers(disk, opened, names, first_doubtful)
+        restore_producers(disk, opened, names, first_doubtful)
         opened.view = open_view(disk, clock, folder, config, end)
         undo.pop_all()
     return opened
@@ -116,12 +120,17 @@ def _first_doubtful(disk: Disk, segments: list[Segment], clean: bool, recovery_p
     """The first segment that must be read whole; past the last one if none must."""
     for i, segment in enumerate(segments):
         last = i == len(segments) - 1
-        unsynced = not clean and (last or segment.end_offset > recovery_point)
+        unsynced = not clean and (last or segment.end_offset > recovery_point or _is_last(segments, i))
         if unsynced or (segment.size and _lacks_index(disk, segment)):
             return i
         if last and not _find_end(segment):
             return i
     return len(segments)
+
+
+def _is_last(segments: list[Segment], i: int) -> bool:
+    """Whether nothing is behind the i-th segment, which has too much if the log was being cut there."""
+    return not any(segment.size for segment in segments[i + 1 :])
 
 
 def _lacks_index(disk: Disk, segment: Segment) -> bool:
@@ -161,41 +170,52 @@ def _place(segment: Segment) -> tuple[str, str]:
 # --- after an unclean stop
 
 
-def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, config: LogConfig) -> list[Segment]:
+def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps: bool) -> list[Segment]:
     """Read segments from `first` on and cut the log at the first damage."""
     kept = segments[:first]
     for i in range(first, len(segments)):
         segment = segments[i]
-        last = i == len(segments) - 1
-        whole = _rebuild(segment, epochs, gaps=not last or "compact" in config.cleanup_policy)
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+        whole = _rebuild(segment, epochs, following, gaps=gaps or following is not None)
         kept.append(segment)
         if not whole:
             for later in segments[i + 1 :]:
                 log.warning("%s: %s removed, it follows damage", *_place(later))
                 later.remove()
             break
-        if not last:
+        if following is not None:
             segment.seal()
-            segment.end_offset = segments[i + 1].base_offset
+            segment.end_offset = following
     epochs.truncate_end(kept[-1].end_offset)
     return kept
 
 
-def _rebuild(segment: Segment, epochs: LeaderEpochs, *, gaps: bool) -> bool:
-    """Check every batch and write the indexes anew.  False if the segment had to be cut."""
+def _rebuild(segment: Segment, epochs: LeaderEpochs, following: int | None, *, gaps: bool) -> bool:
+    """Check every batch and write the indexes anew.  False if there was damage, and the segment was cut.
+
+    What the `following` segment holds is no damage: the log was being cut where that one begins.
+    """
     segment.forget()
-    segment.forget_aborted()
+    segment.aborted.clear()
     end, expected = 0, segment.base_offset
+    keep: tuple[int, int] | None = None
     problem = ""
     for (position, header), batch in segment.whole_batches():
         problem = _damage(header, batch, segment.base_offset, expected, gaps)
         if problem:
             break
-        segment.note(position, len(batch), header.last_offset, header.max_timestamp)
-        epochs.assign(header.leader_epoch, header.base_offset)
+        if keep is None and following is not None and header.last_offset >= following:
+            keep = end, expected
+        if keep is None:
+            segment.note(position, (part_of(header),))
+            epochs.assign(header.leader_epoch, header.base_offset)
         end, expected = position + len(batch), header.last_offset + 1
-    if end == segment.size:
+    whole = end == segment.size
+    if whole and keep is None:
         return True
+    if whole:
+        problem = "the log was being cut there"
+    end, expected = keep or (end, expected)
     log.warning(
         "%s: %s cut from %d to %d bytes, it ends at offset %d now: %s",
         *_place(segment),
@@ -205,7 +225,7 @@ def _rebuild(segment: Segment, epochs: LeaderEpochs, *, gaps: bool) -> bool:
         problem or "the last batch is incomplete",
     )
     segment.truncate(end, expected)
-    return False
+    return whole
 
 
 def _damage(header: BatchHeader, batch: memoryview, base: int, expected: int, gaps: bool) -> str:
@@ -221,55 +241,3 @@ def _damage(header: BatchHeader, batch: memoryview, base: int, expected: int, ga
     if crc_of(batch) != header.crc:
         return "the checksum does not match"
     return ""
-
-
-# --- producers
-
-
-def _restore_producers(disk: Disk, opened: LocalLog, names: list[str], first_rebuilt: int) -> None:
-    """Fill in the producers from a snapshot and the batches after it; list aborted transactions again."""
-    rebuilt = opened.segments[first_rebuilt:]
-    latest = rebuilt[0].base_offset if rebuilt else opened.log_end
-    start = opened.log_start
-    bases = {segment.base_offset for segment in opened.segments}
-    found = False
-    for offset in producer_snapshot.offsets(names):
-        path = segment_file(opened.folder, offset, SNAPSHOT)
-        if offset > latest or (found and offset not in bases):
-            disk.remove(path)
-        elif not found:
-            try:
-                opened.producers = producer_snapshot.decode(disk.read_whole(path))
-            except Corrupt as error:
-                log.warning(
-                    "%s: %s is removed, an older one or the log is read instead: %s",
-                    opened.name,
-                    path.name,
-                    error,
-                )
-                disk.remove(path)
-                continue
-            start, found = offset, True
-    for segment in opened.segments:
-        if segment.end_offset > start and segment.size:
-            _replay(opened, segment, start, list_aborted=segment in rebuilt)
-
-
-def _replay(opened: LocalLog, segment: Segment, start: int, *, list_aborted: bool) -> None:
-    """Tell the producers of every batch from `start` on."""
-    first = segment.find(max(start, segment.base_offset))
-    if first is None:
-        return
-    for position, header in segment.batches(first.position):
-        if header.base_offset < start or header.producer_id < 0:
-            continue
-        batch = segment.file.pread(header.size_bytes, position) if header.is_control else b""
-        try:
-            opened.note_producer(segment, batch, header, header.base_offset, list_aborted=list_aborted)
-        except Corrupt as error:
-            log.warning(
-                "%s: the marker at offset %d is unreadable and passed over: %s",
-                opened.name,
-                header.base_offset,
-                error,
-            )

@@ -14,11 +14,11 @@ turns out to be wrong is written anew from the batches.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.base.disk import Disk, File
+from anabranch.base.disk import Buffer, Disk, File
 from anabranch.base.errors import Corrupt, DiskFull
 from anabranch.log.config import LogConfig
 from anabranch.log.index import OffsetIndex, TimeIndex
@@ -31,8 +31,8 @@ from anabranch.log.paths import (
     partition_name,
     segment_file,
 )
-from anabranch.log.transactions import AbortedTransaction, AbortedTransactions
-from anabranch.records.batch import HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, read_header
+from anabranch.log.transactions import AbortedTransactions
+from anabranch.records.batch import HEADER_SIZE, MAGIC, OVERHEAD, BatchHeader, Part, part_of, read_header
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,13 @@ class Place(NamedTuple):
 
 class Segment:
     __slots__ = (
-        "_aborted",
         "_bytes_since_index",
         "_disk",
         "_interval_bytes",
         "_max_timestamp",
         "_reserved",
         "_suffix",
+        "aborted",
         "base_offset",
         "end_offset",
         "file",
@@ -88,7 +88,7 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None  # (timestamp, last offset of its batch)
         if not self.file.size:
             self._max_timestamp = (NO_TIMESTAMP, base_offset)
-        self._aborted = AbortedTransactions(disk, folder, base_offset)
+        self.aborted = AbortedTransactions(disk, folder, base_offset)  # those whose marker is in here
         self._reserved = False  # room was taken that `seal` gives back
 
     @classmethod
@@ -131,28 +131,31 @@ class Segment:
         last = self.time_index.last
         if last is None:
             return self._scan_latest()
-        if not self._is_time_entry(*last):
+        if self._batch_of_time(*last) is None:
             self._reindex("the last entry of the time index is wrong")
             assert self._max_timestamp is not None, "each batch was noted"
             return self._max_timestamp
         return last[0], last[1] + self.base_offset
 
     def _scan_latest(self) -> tuple[int, int]:
-        latest = (NO_TIMESTAMP, self.base_offset)
-        for _, header in self.batches():
+        """By the batches from the last entry of the time index on: nothing before its batch is later."""
+        latest, start = (NO_TIMESTAMP, self.base_offset), 0
+        last = self.time_index.last
+        found = None if last is None else self._batch_of_time(*last)
+        if found is not None:
+            latest, start = (found.header.max_timestamp, found.header.last_offset), found.position
+        for _, header in self.batches(start):
             if header.max_timestamp > latest[0]:
                 latest = (header.max_timestamp, header.last_offset)
         return latest
 
-    def _is_time_entry(self, timestamp: int, relative_offset: int) -> bool:
-        """Whether the time index may say that `timestamp` is reached at `relative_offset`."""
+    def _batch_of_time(self, timestamp: int, relative_offset: int) -> Place | None:
+        """The batch of an entry of the time index, None if there is none that it could mean."""
         offset = relative_offset + self.base_offset
         found = self.find(offset)
-        return (
-            found is not None
-            and found.header.last_offset == offset
-            and found.header.max_timestamp == timestamp
-        )
+        if found is None or found.header.last_offset != offset or found.header.max_timestamp != timestamp:
+            return None
+        return found
 
     def _reindex(self, why: str) -> None:
         """Write both indexes anew.  The end stays: compaction may have left less than it stands for."""
@@ -161,39 +164,47 @@ class Segment:
         end = self.end_offset
         self.forget()
         for position, header in self.batches():
-            self.note(position, header.size_bytes, header.last_offset, header.max_timestamp)
+            self.note(position, (part_of(header),))
         self.end_offset = end
 
     # --- writing
 
-    def append(self, batch: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int) -> None:
-        """Add one batch.  DiskFull, and nothing changed, if it does not fit."""
-        latest = self._max_timestamp
-        if latest is None:
-            latest = self._latest()
-        first_timestamp, entries = self.first_timestamp, self.offset_index.entries
-        position = self.file.append(batch)
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Add one batch, as `write`."""
+        self.write(batch, ((len(batch), last_offset, max_timestamp, None),))
+
+    def write(self, buffer: Buffer, parts: Sequence[Part]) -> None:
+        """Add the batches of `buffer`.  DiskFull, and nothing changed, if they do not fit."""
+        if self._max_timestamp is None:
+            self._latest()
+        offsets, times = self.offset_index.entries, self.time_index.entries
+        position = self.file.append(buffer)
         try:
-            self.note(position, len(batch), last_offset, max_timestamp)
-        except BaseException:  # or the next batch would lie behind one that nobody knows of
+            self.note(position, parts)
+        except BaseException:  # or the next batch would lie behind some that nobody knows of
             self.file.truncate(position)
-            self._max_timestamp, self.first_timestamp = latest, first_timestamp
-            self.offset_index.truncate(entries)
+            self.offset_index.truncate(offsets)
+            self.time_index.truncate(times)
             raise
 
-    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Account for a batch that lies in the file at `position`."""
+    def note(self, position: int, parts: Sequence[Part]) -> None:
+        """Account for batches in the file from `position` on.  If it raises, only indexes have changed."""
         latest = self._max_timestamp
         if latest is None:
             latest = self._latest()
-        if max_timestamp > latest[0]:
-            latest = self._max_timestamp = (max_timestamp, last_offset)
+        since_index, interval = self._bytes_since_index, self._interval_bytes
+        for size, last_offset, max_timestamp, _ in parts:
+            if max_timestamp > latest[0]:
+                latest = (max_timestamp, last_offset)
+            if since_index > interval:
+                self._add_index_entries(last_offset, position, latest)
+                since_index = 0
+            since_index += size
+            position += size
         if self.first_timestamp is None:
-            self.first_timestamp = max_timestamp
-        if self._bytes_since_index > self._interval_bytes:
-            self._add_index_entries(last_offset, position, latest)
-            self._bytes_since_index = 0
-        self._bytes_since_index += size
+            self.first_timestamp = parts[0][2]
+        self._max_timestamp = latest
+        self._bytes_since_index = since_index
         self.end_offset = last_offset + 1
 
     def _add_index_entries(self, last_offset: int, position: int, latest: tuple[int, int]) -> None:
@@ -207,15 +218,11 @@ class Segment:
     def forget(self) -> None:
         """Empty both indexes and forget what was noted, before the batches are noted again."""
         self.offset_index.truncate(0)
-        self.time_index.clear()
+        self.time_index.truncate(0)
         self.end_offset = self.base_offset
         self.first_timestamp = None
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
         self._bytes_since_index = 0
-
-    def forget_aborted(self) -> None:
-        """Forget the aborted transactions, before the markers are read again."""
-        self._aborted.clear()
 
     def has_room(self, size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` may be added."""
@@ -229,7 +236,7 @@ class Segment:
 
     def seal(self) -> None:
         """Nothing will be appended any more: complete the time index."""
-        self._aborted.settle()
+        self.aborted.settle()
         if self._reserved:
             self.file.truncate(self.size)
             self._reserved = False
@@ -245,21 +252,9 @@ class Segment:
         self.offset_index.truncate_to(end_offset - self.base_offset)
         self.time_index.truncate_to(end_offset - self.base_offset)
         self.end_offset = end_offset
-        if self._max_timestamp is not None and self._max_timestamp[1] >= end_offset:
+        if self._max_timestamp is None or self._max_timestamp[1] >= end_offset:
             self._max_timestamp = self._scan_latest()
-        self._aborted.truncate(end_offset)
-
-    # --- aborted transactions whose marker is in here
-
-    def aborted(self) -> list[AbortedTransaction]:
-        return self._aborted.entries()
-
-    def add_aborted(self, entry: AbortedTransaction) -> None:
-        self._aborted.add(entry)
-
-    def settle_aborted(self) -> None:
-        """See to it that the file has all of them.  DiskFull or OSError if that cannot be."""
-        self._aborted.settle()
+        self.aborted.truncate(end_offset)
 
     # --- reading
 
@@ -344,7 +339,7 @@ class Segment:
     def find_time(self, timestamp: int, from_offset: int) -> Place | None:
         """The first batch at or after `from_offset` with a record at or after `timestamp`."""
         entry = self.time_index.entry_before(timestamp)
-        if entry is not None and not self._is_time_entry(*entry):
+        if entry is not None and self._batch_of_time(*entry) is None:
             self._reindex("an entry of the time index is wrong")
             entry = self.time_index.entry_before(timestamp)
         start = from_offset if entry is None else max(entry[1] + self.base_offset, from_offset)

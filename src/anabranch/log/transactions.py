@@ -33,9 +33,11 @@ def encode(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join([_ENTRY.pack(0, *entry) for entry in entries])
 
 
-def write(disk: Disk, folder: Path, base_offset: int, entries: Iterable[AbortedTransaction]) -> None:
+def write(
+    disk: Disk, folder: Path, base_offset: int, entries: Iterable[AbortedTransaction], *, sync: bool = False
+) -> None:
     """Replace the index of a segment."""
-    disk.write_whole(segment_file(folder, base_offset, TXN_INDEX), encode(entries), sync=False)
+    disk.write_whole(segment_file(folder, base_offset, TXN_INDEX), encode(entries), sync=sync)
 
 
 def read(disk: Disk, folder: Path, base_offset: int) -> list[AbortedTransaction]:
@@ -93,11 +95,11 @@ class AbortedTransactions:
             self._unsaved.clear()
 
     def truncate(self, end_offset: int) -> None:
-        """Forget transactions whose marker lies at `end_offset` or beyond."""
+        """Forget transactions whose marker lies at `end_offset` or beyond, for good."""
         kept = [entry for entry in self.entries() if entry.last_offset < end_offset]
         if len(kept) < len(self.entries()):
+            write(self._disk, self._folder, self._base_offset, kept, sync=True)
             self._entries = kept
-            write(self._disk, self._folder, self._base_offset, kept)
             self._unsaved.clear()
 
     def clear(self) -> None:

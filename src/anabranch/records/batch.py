@@ -42,9 +42,8 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 PULSAR_ENTRY = 0x4000
 
-_PLACE = struct.Struct(">q")
+_PLACE = struct.Struct(">qii")
 _new = tuple.__new__
-_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 
 
@@ -96,6 +95,16 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
+Part = tuple[int, int, int, BatchHeader | None]
+"""A batch of a buffer: its size, last offset and latest timestamp, and its header if it is of a producer."""
+
+
+def part_of(header: BatchHeader) -> Part:
+    """The part that a batch is whose header has its offsets already."""
+    named = header if header.producer_id >= 0 else None
+    return header.size_bytes, header.last_offset, header.max_timestamp, named
+
+
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header at `at`.  The caller knows that 61 bytes are there."""
     return _new(BatchHeader, HEADER.unpack_from(buffer, at))  # `_make` without its frame
@@ -107,9 +116,8 @@ def crc_of(batch: Buffer) -> int:
 
 
 def place(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Give a batch its place in a log.  The CRC does not cover what changes."""
-    _PLACE.pack_into(batch, 0, base_offset)
-    _EPOCH.pack_into(batch, 12, leader_epoch)
+    """Give `batch`, exactly one batch, its place in a log.  The CRC does not cover what changes."""
+    _PLACE.pack_into(batch, 0, base_offset, len(batch) - OVERHEAD, leader_epoch)
 
 
 def stamp(batch: bytearray | memoryview, append_time_ms: int) -> None:

@@ -5,7 +5,7 @@ them at once: made into batches here, with their place in the log already in the
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from crc32c import crc32c
 
@@ -18,6 +18,8 @@ from anabranch.records.batch import (
     OVERHEAD,
     PULSAR_ENTRY,
     TRANSACTIONAL,
+    Part,
+    read_header,
 )
 
 LATEST_MS = (1 << 63) - 1
@@ -37,14 +39,6 @@ class NewEntry(Protocol):
     def payload(self) -> memoryview: ...
 
 
-class Part(NamedTuple):
-    """One batch of a buffer."""
-
-    size_bytes: int
-    last_offset: int
-    max_timestamp: int
-
-
 def enclose_all(
     entries: Sequence[NewEntry],
     offset: int,
@@ -53,7 +47,7 @@ def enclose_all(
     latest_ms: int = LATEST_MS,
     producer: tuple[int, int] | None = None,
 ) -> tuple[bytearray, list[Part]]:
-    """The batches of `entries`, from `offset` on, and where each of them ends.
+    """The batches of `entries`, from `offset` on, and what is to be known of each.
 
     With an `append_time_ms` the broker's time stands for the producer's.  A producer's that is beyond
     `latest_ms` counts as that: what is kept for a time goes by it, and what is sought by time.  Entries of a
@@ -81,6 +75,6 @@ def enclose_all(
         view[at + HEADER_SIZE : end] = payload
         buffer[at + _CRC_AT : at + CRC_START] = crc32c(view[at + CRC_START : end]).to_bytes(4, "big")
         offset += messages
-        parts.append(Part(size, offset - 1, time_ms))
+        parts.append((size, offset - 1, time_ms, None if producer is None else read_header(buffer, at)))
         at = end
     return buffer, parts

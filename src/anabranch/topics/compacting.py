@@ -26,7 +26,7 @@ from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.paths import partition_name
 from anabranch.partition.partition import Partition
 from anabranch.partition.places import size_from
-from anabranch.partition.views import new_view_folder, put_view, view_job
+from anabranch.partition.views import new_view, put_view, view_job
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,8 @@ class Compacting:
 
     async def _round(self, end: int, keeps_keyless: bool) -> None:
         partition, before = self._partition, self.view
-        target = new_view_folder(partition, self._disk)
+        new = new_view(partition, self._disk)
+        target = new.folder
         config = self._compactor.config
         try:
             made = await self._compactor.run(
@@ -149,7 +150,11 @@ class Compacting:
             self._remove(target)
             raise
         current = await self._let_count(target, made)
-        view = put_view(partition, self._disk, self._clock, target, current)
+        try:
+            view = put_view(partition, self._disk, self._clock, new, current)
+        except Unavailable:
+            self._remove(target)
+            raise
         if before is not None:
             before.on_unused = lambda: self._unused(before)
             before.replaced()

@@ -1,0 +1,228 @@
+"""Cutting a log: killed at every step, while it is read, synced and compacted."""
+
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from anabranch.base.errors import DiskFull, Unavailable
+from anabranch.log import compaction_swap
+from anabranch.log.cleaner import Cleaner, Message
+from anabranch.log.compaction import Job, compact
+from anabranch.log.local_log import LocalLog
+from anabranch.log.segment import Segment
+from anabranch.log.truncation import truncate_fully_and_start_at, truncate_to
+from tests.support.compaction import compact_now, compacted_log, job_for, keyed, view_now, worker_here
+from tests.support.crashing_disk import Crash, CrashingDisk, FailingDisk
+from tests.support.logs import a_disk, batches, contents, crash, fill, marker, open_log_in, put, records
+
+SMALL = {"segment_bytes": 400, "index_interval_bytes": 50}
+Cut = Callable[[CrashingDisk, LocalLog], list[Segment]]
+CUTS: dict[str, tuple[Cut, int]] = {
+    "inside a segment": (lambda disk, log: truncate_to(disk, log, 9), 9),
+    "inside the last": (lambda disk, log: truncate_to(disk, log, 21), 21),
+    "where one begins": (lambda disk, log: truncate_to(disk, log, log.segments[2].base_offset), -1),
+    "all": (lambda disk, log: truncate_to(disk, log, 0), 0),
+    "fully, further back": (lambda disk, log: truncate_fully_and_start_at(disk, log, 5), 5),
+    "fully, further on": (lambda disk, log: truncate_fully_and_start_at(disk, log, 100), 100),
+}
+
+
+def a_log(folder: Path) -> LocalLog:
+    """Several segments of three epochs, with producers and an aborted transaction in each."""
+    log = open_log_in(folder, **SMALL)
+    fields = {"producer_epoch": 0, "transactional": True}
+    for i in range(8):
+        put(log, records(str(i), producer_id=i % 3, base_sequence=i // 3, **fields), leader_epoch=i // 3)
+        put(log, marker(i % 3, commit=i % 2 == 0), leader_epoch=i // 3)
+        put(log, records("x" * i), leader_epoch=i // 3)
+    log.recovery_point = log.log_end
+    return log
+
+
+def state(log: LocalLog) -> tuple[object, ...]:
+    """What a log can say of itself."""
+    return (
+        [bytes(batch) for _, batch in batches(log)],
+        [log.epochs.end_of(epoch, log.log_end) for epoch in range(4)],
+        log.aborted_between(0, log.log_end),
+        log.producers.first_open_transaction,
+        sorted((p.producer_id, p.last_sequence, p.last_offset) for p in log.producers),
+    )
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_killed_at_every_step(tmp_path: Path, name: str) -> None:
+    """The log is then as one that was never longer than it is, and that is not shorter than the cut."""
+    cut, target = CUTS[name]
+    original = a_log(tmp_path / "original")
+    whole = [(header, bytes(batch)) for header, batch in batches(original)]
+    end, point = original.log_end, original.recovery_point
+    expected_end = original.segments[2].base_offset if target < 0 else target
+    crash(original)
+    steps, done = -1, False
+    while not done:
+        steps += 1
+        folder = tmp_path / str(steps)
+        shutil.copytree(tmp_path / "original", folder)
+        disk = CrashingDisk()
+        log = open_log_in(folder, disk=disk, recovery_point=point, **SMALL)
+        disk.arm(steps)
+        try:
+            cut(disk, log)
+            done = True
+        except Crash:
+            assert steps < 200
+        crash(log)
+        again = open_log_in(folder, clean=False, recovery_point=point, **SMALL)
+        left = [bytes(batch) for _, batch in batches(again)]
+        if done:
+            assert again.log_end == expected_end
+        assert left == [batch for header, batch in whole if header.last_offset < again.log_end][: len(left)]
+        kept = {header.last_offset + 1 for header, _ in whole}
+        assert again.log_end in {0, expected_end, *kept}, f"step {steps}"
+        if not name.startswith("fully"):
+            assert expected_end <= again.log_end <= end
+            naive = open_log_in(tmp_path / f"naive-{steps}", **SMALL)
+            for header, batch in whole:
+                if header.last_offset < again.log_end:
+                    put(naive, bytearray(batch), header.leader_epoch)
+            assert state(again) == state(naive), f"step {steps}"
+        elif not left:
+            assert again.epochs.latest == -1
+            assert list(again.producers) == []
+        fill(again, ["more"])
+        assert contents(again)[-1] == (again.log_end - 1, b"more")
+        crash(again)
+        shutil.rmtree(folder)
+    assert steps > 2
+
+
+def test_a_disk_that_refuses_leaves_a_log_that_can_be_cut_again(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log_in(tmp_path, disk=disk)
+    put(log, records("0", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))
+    fill(log, "abcdefgh")
+    put(log, marker(1, commit=False))
+    before = contents(log)
+    disk.room_bytes = 0
+    with pytest.raises(DiskFull):
+        truncate_to(disk, log, 9)
+    assert contents(log) == before
+    disk.room_bytes = 1 << 20
+    truncate_to(disk, log, 9)
+    assert (log.log_end, contents(log)) == (9, before)
+    assert log.producers.first_open_transaction == 0
+    assert log.aborted_between(0, 9) == []
+
+
+def test_a_range_that_was_read_before_never_gives_what_came_after(tmp_path: Path) -> None:
+    log = open_log_in(tmp_path)
+    fill(log, "abcdef")
+    below, across = (log.read(0, 1 << 20, limit, whole_first=True) for limit in (3, 6))
+    assert below is not None
+    assert across is not None
+    kept = below.file.pread(below.size, below.position)
+    truncate_to(a_disk(), log, 3)
+    fill(log, "DEF")
+    assert below.file.pread(below.size, below.position) == kept
+    assert across.file.pread(across.size, across.position) == kept, "what was cut is missing, nothing else"
+    assert [value for _, value in contents(log)] == [b"a", b"b", b"c", b"D", b"E", b"F"]
+
+
+def test_a_batch_is_cut_whole(tmp_path: Path) -> None:
+    log = open_log_in(tmp_path)
+    put(log, records("a", "b"))
+    put(log, records("c", "d", "e"))
+    assert truncate_to(a_disk(), log, 5) == []
+    assert log.cuts == 0
+    truncate_to(a_disk(), log, 4)
+    assert (log.log_end, contents(log)) == (2, [(0, b"a"), (1, b"b")])
+
+
+def test_a_cut_in_a_gap_ends_there_after_a_restart_too(tmp_path: Path) -> None:
+    """What compaction took below the cut was somebody's: its offsets are not given out again."""
+    log = compacted_log(tmp_path)
+    for value in "abcd":
+        put(log, records(value, keys=["a" if value == "a" else "k"]))
+    log.roll()
+    put(log, records("e", keys=["e"]))
+    assert [s.base_offset for s in log.segments] == [0, 4]
+    compact_now(log)
+    assert contents(log) == [(0, b"a"), (3, b"d"), (4, b"e")]
+    truncate_to(a_disk(), log, 2)
+    assert log.log_end == 2
+    crash(log)
+    again = open_log_in(tmp_path, clean=False)
+    assert (again.log_end, contents(again)) == (2, [(0, b"a")])
+
+
+async def test_a_compaction_begun_before_is_not_put_in_place_after(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, segment_bytes=300)
+    for i in range(20):
+        put(log, records(str(i), keys=[str(i % 3)]))
+    log.roll()
+
+    async def worker(job: Job) -> AsyncGenerator[Message, None]:
+        async for message in worker_here(job):
+            if "replaced" in message and not log.cuts:
+                truncate_to(a_disk(), log, 10)
+            yield message
+
+    with ThreadPoolExecutor(1) as threads, pytest.raises(Unavailable, match="was cut"):
+        await Cleaner(a_disk(), threads, worker).clean(log, job_for(log), lambda gone: None)
+    assert [offset for offset, _, _ in keyed(log)] == list(range(10))
+    crash(log)
+    again = compacted_log(tmp_path, clean=False)
+    assert [offset for offset, _, _ in keyed(again)] == list(range(10))
+    assert [p for p in os.listdir(tmp_path) if p.endswith((".cleaned", ".swap"))] == []
+
+
+def test_a_replacement_that_is_ready_is_not_there_after_a_kill(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, segment_bytes=300)
+    for i in range(20):
+        put(log, records(str(i), keys=[str(i % 3)]))
+    log.roll()
+    groups: list[list[int]] = []
+    compact(a_disk(), job_for(log), lambda size: None, groups.append)
+    for group in groups:
+        compaction_swap.promote(a_disk(), tmp_path, group[0])
+    truncate_to(a_disk(), log, 10)
+    crash(log)
+    assert [offset for offset, _, _ in keyed(compacted_log(tmp_path, clean=False))] == list(range(10))
+
+
+@pytest.mark.parametrize(("cut", "stays"), [(9, False), (10, True)])
+def test_a_view_that_has_taken_up_what_was_cut_is_given_up(tmp_path: Path, cut: int, stays: bool) -> None:
+    log = open_log_in(tmp_path)
+    for i in range(20):
+        put(log, records(str(i), keys=[str(i % 3)]))
+    view_now(log, end=10)
+    view = log.view
+    assert view is not None
+    truncate_to(a_disk(), log, cut)
+    assert log.view is (view if stays else None)
+    for i in range(20):
+        put(log, records(str(i), keys=["new"]))
+    crash(log)
+    view.close()
+    again = open_log_in(tmp_path, clean=False)
+    assert (again.view is not None) is stays
+
+
+def test_times_of_what_is_left(tmp_path: Path) -> None:
+    log = open_log_in(tmp_path, index_interval_bytes=0)
+    for i, at in enumerate((100, 900, 300, 2000, 400)):
+        put(log, records(str(i), timestamp=at))
+    log.close()
+    log = open_log_in(tmp_path, index_interval_bytes=0)
+    log.roll()
+    truncate_to(a_disk(), log, 3)
+    assert [segment.max_timestamp for segment in log.segments] == [900, -1]
+    log.close()
+    log = open_log_in(tmp_path)
+    assert log.segments[0].max_timestamp == 900
+    assert log.batch_at_time(1000) is None
