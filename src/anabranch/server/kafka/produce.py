@@ -123,12 +123,12 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
                 waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
             produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
-    if waiting:
-        return Acknowledging(_wanted(request, ctx.version), results, waiting)
     if len(topics) == 1 and len(topics[0][1]) == 1 and request.transactional_id is None:
-        name, (target,) = topics[0]
+        (target,) = topics[0][1]
         if target.partition is not None and not results[0][1][0].error_code:
             ctx.peer.lanes.learn(frame, at, ctx.version, request, target.partition)
+    if waiting:
+        return Acknowledging(_wanted(request, ctx.version), results, waiting)
     return answer(request.acks, ctx.version, results)
 
 
