@@ -111,14 +111,13 @@ class FakeBrokers:
         id = self.coordinators.get(key)
         at = self.brokers[id] if id is not None else Address("", -1)
         found = {
-            "key": key,
             "node_id": -1 if id is None else id,
             "host": at.host,
             "port": at.port,
             "error_code": ErrorCode.coordinator_not_available if id is None else ErrorCode.none,
             "error_message": "",
         }
-        return {**found, "coordinators": [found]}
+        return {**found, "coordinators": [{"key": key, **found}]}
 
     def dial(self, address: Address, timeout_s: float) -> Any:
         """A connection for the blocking client."""

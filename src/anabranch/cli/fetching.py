@@ -107,10 +107,7 @@ class Fetcher:
         return Request(FETCH, values)
 
     def _nearest(self, place: TopicPartition) -> int:
-        """Where to go on in a partition that has not the offset: its end, as librdkafka does by default.
-
-        Before its beginning that is the beginning: what was to be read first was taken by retention.
-        """
+        """The offset next to one that the partition has not: its beginning, or its end."""
         start = self._cluster.offsets_at({place: EARLIEST})[place]
         if self._positions[place] < start:
             return start

@@ -116,7 +116,7 @@ class Client:
         self._sleep(step.seconds)
 
     def pace(self, timeout_s: float | None = None) -> Pace:
-        """For tries that the caller makes himself: see `pause`."""
+        """For tries that are the caller's own: see `pause`."""
         most_s = self.settings.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, self._random)
         return Pace(self._monotonic, most_s, backoff, self.settings.topics_come_s)

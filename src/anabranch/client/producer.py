@@ -35,7 +35,6 @@ from anabranch.client.transactions import Transaction, init_producer
 from anabranch.wire.kafka.schema import ErrorCode
 
 _MOST_ON_THEIR_WAY = 5  # requests, as Kafka's brokers can tell duplicates among
-_ALL = -1
 
 
 class Writer(NamedTuple):

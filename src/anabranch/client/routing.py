@@ -73,9 +73,6 @@ class Routing:
     def led(self, partition: TopicPartition) -> Led:
         return self._leaders.get(partition, Led(NOBODY, NOBODY))
 
-    def brokers(self) -> dict[int, Address]:
-        return dict(self._brokers)
-
     # --- what is heard
 
     def learn(self, metadata: Any) -> None:

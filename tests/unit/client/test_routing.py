@@ -52,7 +52,6 @@ def test_what_metadata_says(routing: Routing) -> None:
     assert routing.address_of(Broker(1)) == B1
     assert routing.led(PLACE) == Led(2, 5)
     assert routing.candidates() == [B1, B2, B3]
-    assert routing.brokers() == {1: B1, 2: B2, 3: B3}
 
 
 def test_an_older_epoch_never_replaces_a_newer_one(routing: Routing) -> None:
