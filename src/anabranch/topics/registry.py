@@ -11,9 +11,10 @@ import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 
-from anabranch.base.errors import AnabranchError, UnknownTopic
+from anabranch.base.errors import AnabranchError, NotOwner, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.meta.image import ImageChange
+from anabranch.partition.partition import Partition
 from anabranch.topics.errors import TopicClosed
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.surroundings import Surroundings
@@ -26,7 +27,8 @@ AnyTopic = Topic | NonPersistentTopic
 
 _AT_ONCE = 64  # topics that are closed at the same time
 _KEEP_S = 30.0  # for which it is tried to keep what was acknowledged when a leader has resigned
-_FIRST_RETRY_S = 0.05
+_ELECTION_S = 10.0  # for which a topic is opened that has no leader
+_FIRST_RETRY_S, _MOST_RETRY_S = 0.02, 0.5
 
 
 class Topics:
@@ -90,7 +92,7 @@ class Topics:
         facts, index = located
         topic: AnyTopic
         if name.is_persistent:
-            topic = Topic(facts.name, index, facts, self._around.partition(facts.name, index), self._around)
+            topic = Topic(facts.name, index, facts, await self._led(facts.name, index), self._around)
             await topic.load()
             topic.partition.check_leads()
         else:
@@ -105,6 +107,21 @@ class Topics:
             topic.partition.on_resign(lambda: self._resigned(name, topic))
         topic.rules_changed()
         return topic
+
+    async def _led(self, name: TopicName, index: int) -> Partition:
+        """The partition, once it has a leader.  NotOwner if that is another broker, or none for long.
+
+        The C++ client does not come again if its first SUBSCRIBE is refused, until its operation times out.
+        """
+        wait_s, deadline_s = _FIRST_RETRY_S, self._around.clock.monotonic() + _ELECTION_S
+        while True:
+            try:
+                return self._around.partition(name, index)
+            except NotOwner as error:
+                if error.leader >= 0 or self._around.clock.monotonic() > deadline_s:
+                    raise
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _MOST_RETRY_S)
 
     def parts(self, name: TopicName) -> list[AnyTopic]:
         """The partitions that are open of a topic, by its whole name."""
@@ -150,7 +167,7 @@ class Topics:
                     log.warning("%s: what was acknowledged last comes again: %s", topic.full_name, error)
                     break
             await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, 1.0)
+            wait_s = min(2 * wait_s, _MOST_RETRY_S)
         with suppress(AnabranchError, OSError):  # said already; what deduplication knows is in the log
             await topic.close()
 
