@@ -15,8 +15,9 @@ from typing import Any
 
 from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
-from anabranch.base.ids import id_text
+from anabranch.base.ids import BrokerId, id_text
 from anabranch.base.world import World
+from anabranch.client.destinations import Address
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.host_reconciler import HostReconciler
@@ -35,6 +36,8 @@ from anabranch.log.cleaner import run_worker
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import appearance
 from anabranch.meta.store import MetadataStore
+from anabranch.partition.fetcher import Followers
+from anabranch.partition.fetcher import Surroundings as Followed
 from anabranch.partition.folders import partition_folder
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.meta_properties import MetaProperties, check_broker, claim_data_folder
@@ -110,6 +113,20 @@ class NodeParts:
         self.host = PartitionHost(self.disk, self.clock, data, config.node.node_id, self._pools, syncing)
         self.host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
         undo.callback(self.host.abandon)
+        self.followers = Followers(
+            Followed(
+                config.node.node_id,
+                self.host,
+                self.disk,
+                self._world.network,
+                self.clock,
+                self._random,
+                config.replication,
+                lambda broker: _address_of(cluster, broker),
+                lambda following, cut: self.upkeep.truncated(following.replica, cut),
+            )
+        )
+        self.host.on_state = self.followers.follow
         reconciler = HostReconciler(self.host, dynamic.stored_log_config, lambda: dynamic.current.policies)
         dynamic.on_change(lambda old, new: reconciler.defaults_changed(cluster.image))
         # The reconciler first: what the configuration then changes for all topics includes the newest.
@@ -211,6 +228,7 @@ class NodeParts:
         return [
             self.cluster.run(),
             self.upkeep.run(),
+            self.followers.run(),
             self.groups.load(),
             self.share_groups.states.run(),
             self.states.load(),
@@ -246,6 +264,11 @@ class NodeParts:
 
 def _nobody(index: int) -> None:
     """Most topics are no coordinator's."""
+
+
+def _address_of(cluster: Cluster, broker: BrokerId) -> Address | None:
+    found = cluster.image.brokers.get(broker)
+    return None if found is None else Address(found.host, found.port)
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

@@ -120,6 +120,8 @@ class PartitionHost:
         self.on_removed: Callable[[Path], None] = lambda folder: None
         self.on_elected: Callable[[ServedTopic, int], None] = lambda topic, index: None
         """This broker was elected to lead a partition, after another one or anew."""
+        self.on_state: Callable[[ServedTopic, PartitionImage], None] = lambda topic, state: None
+        """A partition of several replicas has another leader, or another epoch."""
 
     # --- what is served
 
@@ -127,6 +129,9 @@ class PartitionHost:
         topic = ServedTopic(image, config)
         self._by_name[image.name.kafka] = topic
         self._by_id[image.id] = topic
+        for state in image.partitions:
+            if len(state.replicas) > 1:
+                self.on_state(topic, state)
 
     def change_topic(self, image: TopicImage) -> None:
         """The image has something new of a topic: more partitions, other leaders, some that have ended."""
@@ -138,6 +143,9 @@ class PartitionHost:
         for old, new in zip(before.partitions, image.partitions, strict=False):
             if old is not new and old != new:
                 self._state_changed(topic, old, new)
+        for state in image.partitions[before.partition_count :]:
+            if len(state.replicas) > 1:
+                self.on_state(topic, state)
         for index in image.terminated:
             partition = topic.partitions[index]
             if partition is not None:
@@ -153,6 +161,7 @@ class PartitionHost:
             self._resign(topic, partition, _elsewhere(topic, new))
         if new.leader == self._broker:
             self.on_elected(topic, new.index)
+        self.on_state(topic, new)
 
     def configure_topic(self, name: TopicName, config: LogConfig) -> None:
         topic = self._by_name[name.kafka]

@@ -77,6 +77,7 @@ class Partition:
         "_followers",
         "_hw",
         "_on_resign",
+        "_replicas",
         "_start",
         "_waiters",
         "index",
@@ -105,6 +106,7 @@ class Partition:
         self._waiters = Waiters()
         self._followers = Waiters()
         self._on_resign: dict[Callable[[], None], None] = {}
+        self._replicas = state.replicas
         self._hw = HighWatermark(replica.high_watermark, *self._in_sync(state))
         self._hw.replica_reached(around.broker, log.log_end)
         log.producers.safe_below(self._hw.offset)
@@ -288,6 +290,9 @@ class Partition:
         """Those that are, and how many have to be: no more than there are replicas."""
         return frozenset(state.isr), min(self.log.config.min_insync_replicas, len(state.replicas))
 
+    def has_replica(self, broker: BrokerId) -> bool:
+        return broker in self._replicas
+
     def replica_reached(self, broker: BrokerId, end: int) -> None:
         """A follower has everything below `end`, as it says by what it asks for next."""
         if self._hw.replica_reached(broker, end):
@@ -295,6 +300,7 @@ class Partition:
 
     def replicas_changed(self, state: PartitionImage) -> None:
         """There are other replicas, others in sync, or another number of them has to be."""
+        self._replicas = state.replicas
         if self._hw.in_sync_changed(*self._in_sync(state)):
             self._moved()
 

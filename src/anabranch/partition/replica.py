@@ -68,6 +68,7 @@ class Replica:
     def follow_to(self, high_watermark: int) -> None:
         """The leader says that everything below is safe, of what this replica has."""
         self._high_watermark = max(self._high_watermark, min(high_watermark, self.log.log_end))
+        self.log.producers.safe_below(self._high_watermark)
 
     def truncated(self) -> None:
         """The log was cut: nothing is safe that is not there."""

@@ -220,6 +220,12 @@ class Upkeep:
         self._removal.leftovers(seen.leftovers)
         self._cleaning.glanced(topic, index, seen)
 
+    async def truncated(self, replica: Replica, segments: list[Segment]) -> None:
+        """A log was cut: its recovery point went down, which is written before anything is appended."""
+        self._dropped(replica, segments)
+        self._moved.add(RECOVERY_POINTS)
+        await self._save(RECOVERY_POINTS)
+
     async def _remove_deleted_folders(self) -> None:
         """What the last run had no time for."""
         folder = self._host.data / DELETED_FOLDERS

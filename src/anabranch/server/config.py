@@ -34,6 +34,7 @@ from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, Upke
 from anabranch.meta.image import ImageChange
 from anabranch.meta.policy_defaults import PolicyDefaults
 from anabranch.meta.policy_upkeep import PolicyUpkeep
+from anabranch.partition.config import ReplicationConfig
 from anabranch.server.config_pulsar import PulsarConfig
 from anabranch.server.config_sections import (
     FetchConfig,
@@ -54,6 +55,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "sockets": SocketConfig,
     "topics": TopicsConfig,
     "fetch": FetchConfig,
+    "replication": ReplicationConfig,
     "upkeep": UpkeepConfig,
     "cleaner": CleanerConfig,
     "producers": ProducerStateConfig,
@@ -93,6 +95,7 @@ class BrokerConfig:
     sockets: SocketConfig
     topics: TopicsConfig
     fetch: FetchConfig
+    replication: ReplicationConfig
     upkeep: UpkeepConfig
     cleaner: CleanerConfig
     producers: ProducerStateConfig

@@ -21,6 +21,7 @@ from functools import partial
 from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopicId
+from anabranch.base.ids import BrokerId
 from anabranch.base.network import Chunk, FileRange
 from anabranch.base.waiters import Waiter
 from anabranch.log.compacted import CompactedLog
@@ -32,6 +33,7 @@ from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from anabranch.server.handover_records import passed, unacked_part
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
+from anabranch.server.kafka.replica_fetch import read_for_replica
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.fetch import COMPACTED, DESCRIBED, Fetched, read_fetch, write_fetched
 
@@ -59,6 +61,7 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
         max_bytes=max_bytes,
         isolation=Isolation.COMMITTED if request.isolation_level == 1 else Isolation.UNCOMMITTED,
         wishes=request.wishes,
+        replica=request.replica_id,
     )
     if len(wanted) > _OPENED_A_TURN and work.opens_many():
         return work.open_and_answer()
@@ -87,6 +90,7 @@ class Fetch(ToldAtOnce):
         "_min_bytes",
         "_moved",
         "_partitions",
+        "_replica",
         "_scheduled",
         "_services",
         "_session",
@@ -109,6 +113,7 @@ class Fetch(ToldAtOnce):
         max_bytes: int,
         isolation: Isolation,
         wishes: int,
+        replica: int,
     ) -> None:
         super().__init__()
         self._ctx = ctx
@@ -120,6 +125,7 @@ class Fetch(ToldAtOnce):
         self._max_bytes = max_bytes
         self._isolation = isolation
         self._wishes = wishes
+        self._replica = BrokerId(replica)
         self._partitions: list[Partition] = []
         self._found: list[Fetched] = []
         self._size = 0
@@ -199,6 +205,10 @@ class Fetch(ToldAtOnce):
             diverging = self._divergence(partition, wanted)
             if diverging is not None:
                 return Fetched(wanted.index, 0, partition.high_watermark, -1, -1, None, None, diverging)
+        if self._replica >= 0:
+            most = min(wanted.max_bytes, max(left, 0))
+            whole_first = left == self._max_bytes
+            return read_for_replica(partition, wanted, self._replica, most, whole_first=whole_first)
         offset = wanted.fetch_offset
         view = partition.view if self._wishes & COMPACTED else None
         if view is not None and 0 <= offset < view.horizon:
@@ -309,8 +319,9 @@ class Fetch(ToldAtOnce):
         self._watched: list[tuple[Partition, Waiter]] = [
             (partition, partial(self._wake, i)) for i, partition in enumerate(self._partitions)
         ]
+        isolation = Isolation.UNCOMMITTED if self._replica < 0 else Isolation.LOG_END
         for partition, waiter in self._watched:
-            partition.wait(waiter)
+            partition.wait(waiter, isolation)
         self._await_translations()
 
     def _await_translations(self) -> None:

@@ -49,6 +49,10 @@ class ForgottenTopic(NamedTuple):
     partitions: list[int]
 
 
+CONSUMER = -1
+"""The replica id of who is no replica."""
+
+
 class FetchRequest(NamedTuple):
     max_wait_ms: int
     min_bytes: int
@@ -60,9 +64,11 @@ class FetchRequest(NamedTuple):
     forgotten: list[ForgottenTopic]
     wishes: int = 0
     """Of our own tag, which other brokers pass over: DESCRIBED, COMPACTED."""
+    replica_id: int = CONSUMER
 
 
-_HEADS = {4: struct.Struct(">4xiiib"), 7: struct.Struct(">4xiiibii"), 15: struct.Struct(">iiibii")}
+_HEADS = {4: struct.Struct(">iiiib"), 7: struct.Struct(">iiiibii"), 15: struct.Struct(">iiibii")}
+_REPLICA_STATE_TAG = 1  # v15, where the head had the replica id before
 _ASKED = {4: struct.Struct(">iqi"), 5: struct.Struct(">iq8xi"), 9: struct.Struct(">iiq8xi")}
 WISHES_TAG = 0x616E61  # "ana": far from those that Kafka gives out, one after the other
 DESCRIBED = 1
@@ -84,21 +90,23 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
             forgotten = [_forgotten_topic(cursor, version) for _ in range(_count(cursor, version))]
     except struct.error as error:
         raise Corrupt(f"not a fetch request of version {version}: {error}") from error
+    replica, *head = head if version < 15 else (CONSUMER, *head)
     wait_ms, least, most, isolation, session_id, epoch = head if version >= 7 else (*head, 0, -1)
     # Without tags a request ends with their number, 0.
-    wishes = _wishes(cursor) if version >= 12 and frame[-1] else 0
-    return FetchRequest(wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, wishes)
+    tags = _tags(cursor) if version >= 12 and frame[-1] else {}
+    state, wish = tags.get(_REPLICA_STATE_TAG, b""), tags.get(WISHES_TAG, b"")
+    if version >= 15 and len(state) >= _INT.size:
+        (replica,) = _INT.unpack_from(state)
+    wishes = wish[0] if len(wish) == 1 else 0
+    return FetchRequest(
+        wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, wishes, replica
+    )
 
 
-def _wishes(cursor: Cursor) -> int:
-    """What our own tag asks for, behind the rack and among whatever other tags there are."""
+def _tags(cursor: Cursor) -> dict[int, memoryview | bytes]:
+    """Behind the rack."""
     cursor.take(max(cursor.uvarint() - 1, 0))
-    for _ in range(cursor.spend(cursor.uvarint())):
-        tag = cursor.uvarint()
-        value = cursor.take(cursor.uvarint())
-        if tag == WISHES_TAG and len(value) == 1:
-            return int(value[0])
-    return 0
+    return {cursor.uvarint(): cursor.take(cursor.uvarint()) for _ in range(cursor.spend(cursor.uvarint()))}
 
 
 def _count(cursor: Cursor, version: int) -> int:

@@ -1,0 +1,53 @@
+"""Options of replication: how a follower fetches."""
+
+from dataclasses import dataclass
+
+from anabranch.base.config import Kind, at_least, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """How followers fetch from leaders; a change counts from the next start."""
+
+    fetch_max_wait_ms: int = option(
+        "replica.fetch.wait.max.ms",
+        Kind.INT,
+        500,
+        at_least(0),
+        "How long a leader may wait for something to give to a follower.",
+    )
+    fetch_min_bytes: int = option(
+        "replica.fetch.min.bytes",
+        Kind.INT,
+        1,
+        at_least(0),
+        "How much a leader waits for before it answers a follower.",
+    )
+    fetch_max_bytes: int = option(
+        "replica.fetch.max.bytes",
+        Kind.INT,
+        1_048_576,
+        at_least(0),
+        "The most that a follower fetches of a partition at a time; a larger batch comes whole all the same.",
+    )
+    fetch_response_max_bytes: int = option(
+        "replica.fetch.response.max.bytes",
+        Kind.INT,
+        10_485_760,
+        at_least(0),
+        "The most that a follower fetches at a time.",
+    )
+    fetch_backoff_ms: int = option(
+        "replica.fetch.backoff.ms",
+        Kind.INT,
+        1000,
+        at_least(0),
+        "How long a follower waits, at most, before it fetches again what could not be.",
+    )
+    socket_timeout_ms: int = option(
+        "replica.socket.timeout.ms",
+        Kind.INT,
+        30_000,
+        at_least(1),
+        "How long a follower waits for a leader's answer, beside what the leader may wait.",
+    )

@@ -1,0 +1,277 @@
+"""Replica fetchers: one for each leader that this broker follows, fetching all of its partitions together.
+
+    image: broker 2 leads orders-3, this one has a replica   ─> Followers ─> ReplicaFetcher(2) ─> Following
+    image: another leader, or another epoch                  ─> the one of before drops it
+
+Fetches are Kafka's, with the follower's id.  What is fetched is in the log, and flushed if `flush.messages`
+asks for it, before the next fetch tells the leader so: that is what the leader's high watermark goes by.
+
+What fails for one partition is tried again later, and does not hold up the others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from anabranch.base.backoff import Backoff
+from anabranch.base.clock import Clock
+from anabranch.base.disk import Disk
+from anabranch.base.errors import AnabranchError, DiskFailed
+from anabranch.base.ids import BrokerId
+from anabranch.base.network import Network
+from anabranch.base.seldom import Seldom
+from anabranch.client.aio import AsyncClient
+from anabranch.client.answers import check
+from anabranch.client.destinations import Address
+from anabranch.client.requests import FETCH, LIST_OFFSETS, Request
+from anabranch.client.settings import Settings
+from anabranch.log.flusher import is_due
+from anabranch.log.segment import Segment
+from anabranch.meta.image import PartitionImage
+from anabranch.partition.config import ReplicationConfig
+from anabranch.partition.following import Following
+from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.wire.kafka.schema import ErrorCode
+
+log = logging.getLogger(__name__)
+_trouble = Seldom(log, 10.0)
+
+_NEWEST_FETCH = 17  # by topic ids
+_EARLIEST, _LATEST = -2, -1
+_FIRST_RETRY_S = 0.02
+
+Place = tuple[UUID, int]
+Truncated = Callable[[Following, list[Segment]], Awaitable[None]]
+
+
+class Surroundings(NamedTuple):
+    """What fetchers share."""
+
+    broker: BrokerId
+    host: PartitionHost
+    disk: Disk
+    network: Network
+    clock: Clock
+    random: Random
+    config: ReplicationConfig
+    address_of: Callable[[BrokerId], Address | None]
+    """Where a broker is reached, None if it is not there."""
+    truncated: Truncated
+    """Segments were cut off; returns when that is written down."""
+
+
+class Followers:
+    """The partitions that this broker follows."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._leaders: dict[Place, BrokerId] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failed: asyncio.Future[None] | None = None
+
+    def follow(self, topic: ServedTopic, state: PartitionImage) -> None:
+        """The partition has this state from now on."""
+        place = (topic.topic_id, state.index)
+        before = self._leaders.pop(place, None)
+        if before is not None:
+            self._fetchers[before].drop(place)
+        me = self._around.broker
+        if state.leader in (me, -1) or me not in state.replicas:
+            return
+        replica = self._around.host.replica_of(topic, state.index)
+        log.info("%s: follows broker %d in epoch %d", replica, state.leader, state.leader_epoch)
+        self._leaders[place] = state.leader
+        fetcher = self._fetchers.get(state.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[state.leader] = ReplicaFetcher(state.leader, self._around)
+            if self.failed is not None:
+                self._start(fetcher)
+        fetcher.add(place, Following(replica, state.leader_epoch, self._around.disk))
+
+    def _start(self, fetcher: "ReplicaFetcher") -> None:
+        task = asyncio.ensure_future(fetcher.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and self.failed and not self.failed.done():
+            self.failed.set_exception(task.exception())  # type: ignore[arg-type]
+
+    async def run(self) -> None:
+        """Fetch for as long as the node lives."""
+        self.failed = asyncio.get_running_loop().create_future()
+        for fetcher in self._fetchers.values():
+            self._start(fetcher)
+        try:
+            await self.failed
+        finally:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for fetcher in self._fetchers.values():
+                fetcher.close()
+
+
+class ReplicaFetcher:
+    """Fetches from one leader."""
+
+    def __init__(self, leader: BrokerId, around: Surroundings) -> None:
+        self._leader = leader
+        self._around = around
+        self._following: dict[Place, Following] = {}
+        self._later: dict[Place, float] = {}  # when those are due that failed
+        self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
+        self._work = asyncio.Event()
+        settings = Settings("", f"broker-{around.broker}-fetcher")
+        self._client = AsyncClient(settings, around.network, around.clock, around.random)
+
+    def add(self, place: Place, following: Following) -> None:
+        self._following[place] = following
+        self._later.pop(place, None)
+        self._work.set()
+
+    def drop(self, place: Place) -> None:
+        self._following.pop(place, None)
+        self._later.pop(place, None)
+
+    def close(self) -> None:
+        self._client.close()
+
+    async def run(self) -> None:
+        while True:
+            self._work.clear()
+            due = self._due()
+            if not due:
+                await self._rest()
+                continue
+            try:
+                await self._fetch(due)
+            except DiskFailed:
+                raise
+            except (AnabranchError, OSError) as error:
+                pause_s = self._backoff.next_s()
+                _trouble.warning("broker %d: fetching from it failed: %s", self._leader, error)
+                await asyncio.sleep(pause_s)
+
+    def _due(self) -> dict[Place, Following]:
+        now = self._around.clock.monotonic()
+        for place in [place for place, following in self._following.items() if following.replica.is_closed]:
+            self.drop(place)  # the topic was deleted
+        return {
+            place: following
+            for place, following in self._following.items()
+            if self._later.get(place, now) <= now
+        }
+
+    async def _rest(self) -> None:
+        """Until there is something to fetch."""
+        wait_s = None
+        if self._later:
+            wait_s = max(0.001, min(self._later.values()) - self._around.clock.monotonic())
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._work.wait()
+        except TimeoutError:
+            return
+
+    async def _fetch(self, due: dict[Place, Following]) -> None:
+        config = self._around.config
+        timeout_s = (config.fetch_max_wait_ms + config.socket_timeout_ms) / 1000
+        answer = await self._ask(self._request(due), timeout_s)
+        check(answer.error_code, f"broker {self._leader}")
+        self._backoff.reset()
+        for topic in answer.responses:
+            for part in topic.partitions:
+                place = (topic.topic_id, part.partition_index)
+                following = due.get(place)
+                if following is not None and self._following.get(place) is following:
+                    await self._take(place, following, part)
+                    await asyncio.sleep(0)
+
+    async def _ask(self, request: Request, timeout_s: float) -> Any:
+        address = self._around.address_of(self._leader)
+        if address is None:
+            raise AnabranchError("it is not registered")
+        return await self._client.ask(address, request, timeout_s)
+
+    def _request(self, due: dict[Place, Following]) -> Request:
+        config = self._around.config
+        topics: dict[UUID, list[dict[str, Any]]] = {}
+        for (topic_id, _), following in due.items():
+            topics.setdefault(topic_id, []).append(following.asked(config.fetch_max_bytes))
+        values = {
+            "cluster_id": None,
+            "replica_state": {"replica_id": self._around.broker, "replica_epoch": -1},
+            "max_wait": config.fetch_max_wait_ms,
+            "min_bytes": config.fetch_min_bytes,
+            "max_bytes": config.fetch_response_max_bytes,
+            "isolation_level": 0,
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [{"topic_id": topic_id, "partitions": parts} for topic_id, parts in topics.items()],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
+        return Request(FETCH, values, newest=_NEWEST_FETCH)
+
+    # --- one partition
+
+    async def _take(self, place: Place, following: Following, part: Any) -> None:
+        try:
+            if part.error_code == ErrorCode.offset_out_of_range:
+                start, end = await self._bounds(following)
+                if self._following.get(place) is not following:
+                    return
+                dropped = following.begin_within(start, end)
+            else:
+                check(part.error_code, str(following.replica))
+                dropped = following.answered(part)
+            opened = following.replica.log
+            self._around.host.touched.add(following.replica)
+            if dropped:
+                log.info("%s: cut at offset %d, as its leader has it", following.replica, opened.log_end)
+                await self._around.truncated(following, dropped)
+            elif is_due(opened):
+                await self._around.host.flusher.flush(opened, opened.log_end)
+        except DiskFailed:
+            raise
+        except (AnabranchError, OSError) as error:
+            pause_s = self._around.config.fetch_backoff_ms / 1000
+            self._later[place] = self._around.clock.monotonic() + pause_s
+            _trouble.warning(
+                "%s: fetching from broker %d failed, again in %.1f s: %s",
+                following.replica,
+                self._leader,
+                pause_s,
+                error,
+            )
+        else:
+            self._later.pop(place, None)
+
+    async def _bounds(self, following: Following) -> tuple[int, int]:
+        """Where the leader's log begins and ends."""
+        start, end = [await self._offset(following, timestamp) for timestamp in (_EARLIEST, _LATEST)]
+        return start, end
+
+    async def _offset(self, following: Following, timestamp: int) -> int:
+        replica = following.replica
+        one = {
+            "partition_index": replica.index,
+            "current_leader_epoch": following.leader_epoch,
+            "timestamp": timestamp,
+        }
+        values = {
+            "replica_id": self._around.broker,
+            "isolation_level": 0,
+            "topics": [{"name": replica.topic.kafka, "partitions": [one]}],
+        }
+        answer = await self._ask(Request(LIST_OFFSETS, values), self._around.config.socket_timeout_ms / 1000)
+        part = answer.topics[0].partitions[0]
+        check(part.error_code, str(replica))
+        return int(part.offset)

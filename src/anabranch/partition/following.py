@@ -1,0 +1,73 @@
+"""Following: one replica brought in step with its leader, from the leader's answers to its fetches.
+
+    asked     the log's end, and the epoch of what is before it
+    answered  records     appended as they are; the high watermark, the log's start
+              diverging   the leader's history parted from ours there: cut, and ask again
+              out of range   too far behind, or ahead: `begin_within` what the leader has
+
+One lasts as long as an epoch.  What is answered after the next leader was elected is not for this one.
+"""
+
+from typing import Any
+
+from anabranch.base.disk import Disk
+from anabranch.log.append_fetched import append_fetched
+from anabranch.log.segment import Segment
+from anabranch.log.truncation import truncate_fully_and_start_at, truncate_to
+from anabranch.partition.replica import Replica
+
+_NO_EPOCH = -1
+
+
+class Following:
+    __slots__ = ("_disk", "leader_epoch", "replica")
+
+    def __init__(self, replica: Replica, leader_epoch: int, disk: Disk) -> None:
+        self.replica = replica
+        self.leader_epoch = leader_epoch
+        self._disk = disk
+
+    def asked(self, max_bytes: int) -> dict[str, Any]:
+        opened = self.replica.log
+        return {
+            "partition": self.replica.index,
+            "current_leader_epoch": self.leader_epoch,
+            "fetch_offset": opened.log_end,
+            "last_fetched_epoch": opened.epochs.latest,
+            "log_start_offset": opened.log_start,
+            "partition_max_bytes": max_bytes,
+        }
+
+    def answered(self, part: Any) -> list[Segment]:
+        """Take what the leader gave.  Segments that were cut off, whose files the caller removes.
+
+        Corrupt if it is nothing that could follow what is there.
+        """
+        if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
+            return self._part_ways(part.diverging_epoch.epoch, part.diverging_epoch.end_offset)
+        opened = self.replica.log
+        if part.records:
+            append_fetched(self._disk, opened, part.records, self.leader_epoch)
+        self.replica.follow_to(part.high_watermark)
+        if opened.log_start < part.log_start_offset <= opened.log_end:
+            opened.advance_start(part.log_start_offset)
+        return []
+
+    def _part_ways(self, epoch: int, end: int) -> list[Segment]:
+        """The leader's `epoch`, the last that both may have, ended at `end` there."""
+        opened = self.replica.log
+        ours, our_end = opened.epochs.end_of(epoch, opened.log_end)
+        return self._cut(end if ours == _NO_EPOCH else min(end, our_end))
+
+    def begin_within(self, start: int, end: int) -> list[Segment]:
+        """The leader's log is from `start` to `end`, and ours ends elsewhere."""
+        if self.replica.log.log_end < start:
+            dropped = truncate_fully_and_start_at(self._disk, self.replica.log, start)
+            self.replica.truncated()
+            return dropped
+        return self._cut(end)
+
+    def _cut(self, offset: int) -> list[Segment]:
+        dropped = truncate_to(self._disk, self.replica.log, max(offset, self.replica.log.log_start))
+        self.replica.truncated()
+        return dropped

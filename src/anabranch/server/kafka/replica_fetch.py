@@ -1,0 +1,32 @@
+"""A follower's part of Fetch: the log as it is, up to its end, and what that says of how far the follower is.
+
+Nothing is translated, left out or shared with consumers' sessions.  A follower has everything below the
+offset that it asks for, so the high watermark may move before it is answered.
+"""
+
+from anabranch.base.errors import NotOwner
+from anabranch.base.ids import BrokerId
+from anabranch.partition.partition import Partition
+from anabranch.partition.partition_log import Isolation
+from anabranch.server.fetch_sessions import Wanted
+from anabranch.wire.kafka.fetch import Fetched
+
+
+def read_for_replica(
+    partition: Partition, wanted: Wanted, replica: BrokerId, max_bytes: int, *, whole_first: bool
+) -> Fetched:
+    """NotOwner if the broker has no replica of the partition, as far as this one knows."""
+    if not partition.has_replica(replica):
+        raise NotOwner(f"{partition}: broker {replica} has no replica of it")
+    offset = wanted.fetch_offset
+    records = partition.read(offset, max_bytes, Isolation.LOG_END, whole_first=whole_first)
+    partition.replica_reached(replica, offset)
+    return Fetched(
+        wanted.index,
+        0,
+        partition.high_watermark,
+        partition.last_stable,
+        partition.log_start,
+        None,
+        records,
+    )
