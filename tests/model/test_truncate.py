@@ -109,6 +109,7 @@ class Run:
         self.disk = UnsyncedDisk(self.max_open)
         self.recovery_point = 0  # as a checkpoint has it
         self.cleaned_to = 0
+        self.decided_to = 0  # the log's end when it was compacted
         self.naive = Naive()
         self.epoch = 0
         self.sequences: dict[int, int] = {}
@@ -196,13 +197,16 @@ class Run:
             self.naive.stored.append(Stored(header, data))
             self.naive.end = header.last_offset + 1
         if not self.naive.epochs or self.epoch > self.naive.epochs[-1][0]:
-            self.naive.epochs.append((self.epoch, start))
+            earlier = [each for each in self.naive.epochs if each[1] < start]
+            self.naive.epochs = [*earlier, (self.epoch, start)]
 
     def cut(self) -> None:
         lowest = self.cleaned_to if self.is_compacted else max(0, self.naive.start - 2)
         offset = self.chance.randrange(lowest, self.naive.end + 2)
         if self.chance.random() < 0.6:
             offset = max(offset, self.naive.end - self.chance.randrange(12))
+        if offset < self.decided_to:  # markers go of transactions whose records are compacted
+            self.is_trimmed = True
         self.forget(truncate_to(self.disk, self.log, offset))
         self.naive.cut(offset)
         truncate_to(self.disk, self.follower, self.naive.end)
@@ -214,7 +218,7 @@ class Run:
             self.forget(truncate_fully_and_start_at(self.disk, self.log, offset))
             self.naive.begin_at(offset)
             self.is_trimmed = False
-            self.cleaned_to = offset
+            self.cleaned_to = self.decided_to = offset
             truncate_fully_and_start_at(self.disk, self.follower, offset)
             self.settle()
 
@@ -259,7 +263,7 @@ class Run:
         job = job_for(self.log, first_dirty=self.cleaned_to)
         if job.bases and self.cleaned_to < job.end:
             summary = compact_now(self.log, disk=self.disk, first_dirty=self.cleaned_to)
-            self.cleaned_to = summary.cleaned_to
+            self.cleaned_to, self.decided_to = summary.cleaned_to, self.naive.end
             self.naive.stored = [Stored(header, data) for header, data in batches(self.log)]
 
     def stop(self) -> None:
