@@ -69,6 +69,11 @@ class Cleaning:
         if COMPACT in topic.config.cleanup_policy and cleaned_to < seen.bases[-1]:
             self._due.at((topic, index), self._clock.now_ms())
 
+    def truncated(self, replica: Replica) -> None:
+        """The log was cut: what was cleaned beyond its end is to be cleaned again."""
+        if replica.key in self._points:
+            self._points[replica.key] = min(self._points[replica.key], replica.log.log_end)
+
     def forget(self, replica: Replica) -> None:
         """It is gone from this broker."""
         self._candidates.discard(replica)

@@ -223,8 +223,10 @@ class Upkeep:
     async def truncated(self, replica: Replica, segments: list[Segment]) -> None:
         """A log was cut: its recovery point went down, which is written before anything is appended."""
         self._dropped(replica, segments)
-        self._moved.add(RECOVERY_POINTS)
-        await self._save(RECOVERY_POINTS)
+        self._cleaning.truncated(replica)
+        self._moved |= {RECOVERY_POINTS, HIGH_WATERMARKS}
+        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+            await self._save(name)
 
     async def _remove_deleted_folders(self) -> None:
         """What the last run had no time for."""

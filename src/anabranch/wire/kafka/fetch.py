@@ -92,8 +92,8 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
         raise Corrupt(f"not a fetch request of version {version}: {error}") from error
     replica, *head = head if version < 15 else (CONSUMER, *head)
     wait_ms, least, most, isolation, session_id, epoch = head if version >= 7 else (*head, 0, -1)
-    # Without tags a request ends with their number, 0.
-    tags = _tags(cursor) if version >= 12 and frame[-1] else {}
+    # Without a rack and tags a request ends with an empty text and a number of tags, a byte each.
+    tags = _tags(cursor) if version >= 12 and len(frame) - cursor.at > 2 else {}
     state, wish = tags.get(_REPLICA_STATE_TAG, b""), tags.get(WISHES_TAG, b"")
     if version >= 15 and len(state) >= _INT.size:
         (replica,) = _INT.unpack_from(state)
