@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import BrokerId
 from anabranch.meta.image import PartitionImage, TopicImage
-from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
+from anabranch.partition.served_topic import ServedTopic
 
 FOLLOWER = BrokerId(2)
 

@@ -26,8 +26,9 @@ from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
 from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
-from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.host import PartitionHost
 from anabranch.partition.replica import Replica
+from anabranch.partition.served_topic import ServedTopic
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,8 @@ from anabranch.log.segment import Segment
 from anabranch.meta.image import PartitionImage
 from anabranch.partition.config import ReplicationConfig
 from anabranch.partition.following import Following
-from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.host import PartitionHost
+from anabranch.partition.served_topic import ServedTopic
 from anabranch.wire.kafka.schema import ErrorCode
 
 log = logging.getLogger(__name__)

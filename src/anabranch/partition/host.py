@@ -6,31 +6,25 @@ and with ten thousand, and what nobody touches takes neither memory nor descript
 unclean stop every log is opened, and thereby recovered, before anything is served (`recover`).
 
 The cluster's image says what exists and who leads it (`add_topic`, `change_topic`).  A partition that
-another broker leads is NotOwner, which is raised in one place (`_led`).  A leader is made when somebody first
-asks for it; it resigns when the image has another one, or this one again with another epoch.
+another broker leads is NotOwner, which is raised in one place (`ServedTopic.led_by`).  A leader is made when
+somebody first asks for it; it resigns when the image has another one, or this one again with another epoch.
 
 Look-ups on the produce and fetch paths are two dictionary gets and a list index.
 """
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
-from anabranch.base.errors import AnabranchError, InvalidTopicName, NotOwner, UnknownTopic
+from anabranch.base.errors import AnabranchError, InvalidTopicName, UnknownTopic
 from anabranch.base.executors import Executors
 from anabranch.base.ids import BrokerId, TopicName, id_text
-from anabranch.log.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    TopicPartition,
-    read_offsets,
-)
+from anabranch.log.checkpoints import TopicPartition
 from anabranch.log.config import LogConfig
 from anabranch.log.flusher import Flusher
 from anabranch.log.recovery import open_log
@@ -44,9 +38,12 @@ from anabranch.partition.folders import (
     partition_folder,
     stored_bytes,
 )
-from anabranch.partition.partition import Partition, Surroundings
+from anabranch.partition.partition import Partition
+from anabranch.partition.points import Points
 from anabranch.partition.replica import Replica
+from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.strays import KEPT_DAYS, Stored, move_aside
+from anabranch.partition.surroundings import Surroundings
 from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
@@ -59,25 +56,6 @@ class LogDir(NamedTuple):
     path: Path
     total_bytes: int
     usable_bytes: int
-
-
-class ServedTopic:
-    """A topic as the image has it, and what has been opened of it."""
-
-    __slots__ = ("_id_text", "config", "image", "name", "partitions", "replicas", "topic_id")
-
-    def __init__(self, image: TopicImage, config: LogConfig) -> None:
-        self.image = image
-        self.name = image.name
-        self.topic_id: UUID = image.id
-        self.config = config
-        self.partitions: list[Partition | None] = [None] * image.partition_count  # those that are led here
-        self.replicas: list[Replica | None] = [None] * image.partition_count
-        self._id_text = id_text(image.id)
-
-    def key(self, index: int) -> TopicPartition:
-        """What a partition goes by in checkpoints."""
-        return self._id_text, index
 
 
 class PartitionHost:
@@ -98,9 +76,7 @@ class PartitionHost:
         self._by_id: dict[UUID, ServedTopic] = {}
         self._marked = disk.exists(data / CLEAN_STOP)
         self._clean = self._marked or not disk.exists(data / TOPICS)
-        self._recovery_points = read_offsets(disk, data / RECOVERY_POINTS)
-        self._log_starts = read_offsets(disk, data / LOG_STARTS)
-        self._high_watermarks = read_offsets(disk, data / HIGH_WATERMARKS)
+        self._points = Points(disk, data)
         self.data = data
         self.translations = Translations(executors("translate", 1))
         syncing = max(_SYNCING_THREADS, syncing)
@@ -158,7 +134,7 @@ class PartitionHost:
                 partition.replicas_changed(new)
             return
         if partition is not None:
-            self._resign(topic, partition, _elsewhere(topic, new))
+            self._resign(topic, partition, topic.elsewhere(new))
         if new.leader == self._broker:
             self.on_elected(topic, new.index)
         self.on_state(topic, new)
@@ -184,8 +160,7 @@ class PartitionHost:
             if replica is not None:
                 self.on_close(replica)
                 replica.close()
-            for points in (self._log_starts, self._recovery_points, self._high_watermarks):
-                points.pop(topic.key(index), None)
+            self._points.forget(topic.key(index))
             self._move_away(partition_folder(self.data, name, index))
 
     def _move_away(self, folder: Path) -> None:
@@ -269,12 +244,12 @@ class PartitionHost:
 
     def leader_epoch(self, topic: str, index: int) -> int:
         """The epoch in which this broker leads a partition, opened or not.  NotOwner if another one does."""
-        return self._led(self.topic(topic), index).leader_epoch
+        return self.topic(topic).led_by(self._broker, index).leader_epoch
 
     def is_unwritten(self, topic: str, index: int) -> bool:
         """Whether a partition that this broker leads is certainly empty: it has never been opened here."""
         served = self.topic(topic)
-        self._led(served, index)
+        served.led_by(self._broker, index)
         if served.replicas[index] is not None:
             return False
         return not self._disk.exists(partition_folder(self.data, served.name, index))
@@ -319,10 +294,10 @@ class PartitionHost:
             folder,
             topic.config,
             clean=self._clean,
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start=self._log_starts.get(key, 0),
+            recovery_point=self._points.recovery_points.get(key, 0),
+            log_start=self._points.log_starts.get(key, 0),
         )
-        replica = Replica(topic.name, index, key, opened, self._high_watermarks.get(key, 0))
+        replica = Replica(topic.name, index, key, opened, self._points.high_watermarks.get(key, 0))
         topic.replicas[index] = replica
         log.info("%s: log opened, offsets %d to %d", replica, opened.log_start, opened.log_end)
         self.on_open(replica)
@@ -331,15 +306,8 @@ class PartitionHost:
 
     # --- leading
 
-    def _led(self, topic: ServedTopic, index: int) -> PartitionImage:
-        """The state of a partition that this broker leads: the one place where NotOwner is raised."""
-        state = topic.image.partitions[index]
-        if state.leader != self._broker:
-            raise _elsewhere(topic, state)
-        return state
-
     def _lead(self, topic: ServedTopic, index: int) -> Partition:
-        state = self._led(topic, index)
+        state = topic.led_by(self._broker, index)
         replica = self.replica_of(topic, index)
         partition = topic.partitions[index] = Partition(replica, state, self._around)
         partition.is_ended = index in topic.image.terminated
@@ -407,28 +375,6 @@ class PartitionHost:
         except (AnabranchError, OSError) as error:
             log.warning("the next start takes this stop for an unclean one: %s", error)
 
-    def checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
+    def checkpoints(self) -> Mapping[str, Mapping[TopicPartition, int]]:
         """By file, the recovery points, log starts and high watermarks of all replicas, opened or not."""
-        served = {id_text(topic_id) for topic_id in self._by_id}
-        for points in (self._recovery_points, self._log_starts, self._high_watermarks):
-            for key in [key for key in points if key[0] not in served]:
-                del points[key]
-        for replica in self.open_replicas():
-            key, opened = replica.key, replica.log
-            self._recovery_points[key] = opened.recovery_point
-            self._high_watermarks[key] = replica.high_watermark
-            if opened.log_start > opened.segments[0].base_offset:
-                self._log_starts[key] = opened.log_start
-            else:
-                self._log_starts.pop(key, None)
-        return {
-            RECOVERY_POINTS: self._recovery_points,
-            LOG_STARTS: self._log_starts,
-            HIGH_WATERMARKS: self._high_watermarks,
-        }
-
-
-def _elsewhere(topic: ServedTopic, state: PartitionImage) -> NotOwner:
-    who = f"broker {state.leader} leads it" if state.leader >= 0 else "it has no leader"
-    name = f"{topic.name.kafka}-{state.index}"
-    return NotOwner(f"{name}: {who}, in epoch {state.leader_epoch}", state.leader, state.leader_epoch)
+        return self._points.now({id_text(topic_id) for topic_id in self._by_id}, self.open_replicas())

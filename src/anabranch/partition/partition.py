@@ -19,10 +19,7 @@ memory that batches can ask for by being larger inside.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from typing import NamedTuple
 
-from anabranch.base.clock import Clock
 from anabranch.base.errors import (
     AnabranchError,
     FencedLeaderEpoch,
@@ -39,15 +36,14 @@ from anabranch.log import validation
 from anabranch.log.append_entries import append_entries
 from anabranch.log.compacted import CompactedLog
 from anabranch.log.config import LogConfig
-from anabranch.log.flusher import Flusher, is_due
-from anabranch.log.producers import Producer
+from anabranch.log.flusher import is_due
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.meta.image import PartitionImage
 from anabranch.partition import times
 from anabranch.partition.acknowledgements import Acknowledgements
 from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
 from anabranch.partition.replica import Replica
-from anabranch.partition.translations import Translations
+from anabranch.partition.surroundings import Surroundings
 from anabranch.partition.watermark import HighWatermark
 from anabranch.records.batch import BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
@@ -55,19 +51,6 @@ from anabranch.records.entry_batches import NewEntry
 
 ALL = -1
 """acks of who waits for all replicas that are in sync."""
-
-
-class Surroundings(NamedTuple):
-    """What the partitions of a broker share."""
-
-    broker: BrokerId
-    clock: Clock
-    flusher: Flusher
-    translations: Translations
-    touched: set[Replica]
-    """Those that were written to, trimmed or configured, for whoever looks after them."""
-    threads: Executor
-    """For batches that take long to unpack."""
 
 
 class Partition:
@@ -142,10 +125,6 @@ class Partition:
     def has_entries(self) -> bool:
         """Whether Pulsar producers have written here."""
         return self.log.has_entries
-
-    @property
-    def has_open_transactions(self) -> bool:
-        return self.log.producers.open_transactions > 0
 
     @property
     def departed(self) -> int:
@@ -412,12 +391,6 @@ class Partition:
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start`..`end`."""
         return self.log.aborted_between(start, end)
-
-    def producers(self) -> list[Producer]:
-        return list(self.log.producers)
-
-    def producer(self, producer_id: int) -> Producer | None:
-        return self.log.producers.get(producer_id)
 
 
 async def _both(flushed: "asyncio.Future[None]", replicated: "asyncio.Future[None]") -> None:

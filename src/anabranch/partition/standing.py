@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from anabranch.log.producers import Producer
 from anabranch.partition.partition import Partition
 
 
@@ -25,6 +26,15 @@ def standing_of(partition: Partition) -> Standing:
         producers.committed,
         producers.aborted,
     )
+
+
+def producers_of(partition: Partition) -> list[Producer]:
+    """Those that number what they write, or write in transactions."""
+    return list(partition.log.producers)
+
+
+def producer_of(partition: Partition, producer_id: int) -> Producer | None:
+    return partition.log.producers.get(producer_id)
 
 
 def epochs_of(partition: Partition) -> list[int]:

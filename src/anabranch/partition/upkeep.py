@@ -39,9 +39,10 @@ from anabranch.partition.aging import SLICE, Aging, Hold
 from anabranch.partition.cleaning import Cleaning
 from anabranch.partition.due import DueTimes
 from anabranch.partition.folders import DELETED_FOLDERS
-from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.host import PartitionHost
 from anabranch.partition.removal import Removal
 from anabranch.partition.replica import Replica
+from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.strays import outdated, stored_partitions
 
 log = logging.getLogger(__name__)

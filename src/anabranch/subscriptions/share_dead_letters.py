@@ -20,10 +20,11 @@ from anabranch.base.network import FileRange
 from anabranch.base.seldom import Seldom
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_state import ShareKey
-from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.host import PartitionHost
 from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
+from anabranch.partition.served_topic import ServedTopic
 from anabranch.records.batch import split_batches
 from anabranch.records.builder import build_batch
 from anabranch.records.record import Header, Record, iter_records, payload_of

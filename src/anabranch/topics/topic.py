@@ -26,6 +26,7 @@ from anabranch.groups.transaction_ids import TxnId
 from anabranch.meta.image import AnyTopic
 from anabranch.meta.rules import Rules
 from anabranch.partition.partition import Partition
+from anabranch.partition.standing import standing_of
 from anabranch.subscriptions.acking import Ack
 from anabranch.subscriptions.consumer import Consumer
 from anabranch.subscriptions.subscription import Subscription
@@ -259,7 +260,7 @@ class Topic:
         """Whether it is not to be deleted for want of use."""
         if len(self.producers) or self.subscriptions.has_consumers or self.partition_index >= 0:
             return True
-        if self.partition.has_open_transactions:
+        if standing_of(self.partition).open_transactions:
             return True
         if self.rules.delete_inactive_mode == "delete_when_no_subscriptions":
             return bool(len(self.subscriptions))

@@ -11,7 +11,7 @@ from anabranch.groups.transaction_ids import TxnId
 from anabranch.groups.transaction_records import State, Transaction
 from anabranch.partition.partition import Partition
 from anabranch.partition.places import batch_at
-from anabranch.partition.standing import standing_of
+from anabranch.partition.standing import producer_of, standing_of
 from anabranch.subscriptions.subscription import Subscription
 from anabranch.topics.message_ids import entry_before
 from anabranch.topics.topic import Topic
@@ -105,7 +105,7 @@ class LogStats(msgspec.Struct, rename="camel"):
 
 def in_buffer(partition: Partition, txn: TxnId) -> InBuffer:
     producer_id, epoch = txn.producer
-    producer = partition.producer(producer_id)
+    producer = producer_of(partition, producer_id)
     start = None
     if producer is not None and producer.epoch == epoch and producer.txn_first_offset is not None:
         start = f"{partition.epoch_of(producer.txn_first_offset)}:{producer.txn_first_offset}"

@@ -17,9 +17,10 @@ from anabranch.log.compaction_plan import Plan, plan
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.segment import Segment
 from anabranch.partition import cleaning as cleaning_module
-from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.partition.replica import Replica
+from anabranch.partition.served_topic import ServedTopic
 from tests.support.compaction import keyed, worker_here
 from tests.support.hosted import Hosted
 from tests.support.logs import release

@@ -23,8 +23,9 @@ from anabranch.log.segment import Segment
 from anabranch.partition import aging as aging_module
 from anabranch.partition import upkeep as upkeep_module
 from anabranch.partition.folders import CLEAN_STOP, partition_folder
-from anabranch.partition.host import PartitionHost, ServedTopic
+from anabranch.partition.host import PartitionHost
 from anabranch.partition.replica import Replica
+from anabranch.partition.served_topic import ServedTopic
 from tests.support.crashing_disk import FailingDisk
 from tests.support.hosted import Hosted
 from tests.support.images import topic_image

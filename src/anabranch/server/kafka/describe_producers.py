@@ -9,6 +9,7 @@ from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import TopicName
 from anabranch.log.producers import Producer
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.standing import producers_of
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 
@@ -30,7 +31,7 @@ def describe_producers(request: Any, ctx: RequestContext) -> Answer:
 def _partition(host: PartitionHost, topic: str, index: int) -> Answer:
     answer: Answer = {"partition_index": index, "error_message": None, "active_producers": []}
     try:
-        producers = host.partition(TopicName.from_kafka(topic), index).producers()
+        producers = producers_of(host.partition(TopicName.from_kafka(topic), index))
     except (AnabranchError, OSError) as error:
         return answer | {"error_code": code_of(error), "error_message": message_of(error)}
     return answer | {"active_producers": [_producer(producer) for producer in producers]}

@@ -22,9 +22,9 @@ from uuid import UUID
 from anabranch.base.errors import AnabranchError, InvalidRecord, UnknownTopic, UnsupportedCompression
 from anabranch.cluster.topics import is_internal
 from anabranch.log.validation import INLINE_BYTES
-from anabranch.partition.host import ServedTopic
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
+from anabranch.partition.served_topic import ServedTopic
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.server.kafka import joining
 from anabranch.server.kafka.errors import code_of, message_of

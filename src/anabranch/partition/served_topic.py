@@ -1,0 +1,43 @@
+"""A served topic: its image, and what this broker has opened of its partitions."""
+
+from uuid import UUID
+
+from anabranch.base.errors import NotOwner
+from anabranch.base.ids import BrokerId, id_text
+from anabranch.log.checkpoints import TopicPartition
+from anabranch.log.config import LogConfig
+from anabranch.meta.image import PartitionImage, TopicImage
+from anabranch.partition.partition import Partition
+from anabranch.partition.replica import Replica
+
+
+class ServedTopic:
+    """A topic as the image has it, and what has been opened of it."""
+
+    __slots__ = ("_id_text", "config", "image", "name", "partitions", "replicas", "topic_id")
+
+    def __init__(self, image: TopicImage, config: LogConfig) -> None:
+        self.image = image
+        self.name = image.name
+        self.topic_id: UUID = image.id
+        self.config = config
+        self.partitions: list[Partition | None] = [None] * image.partition_count  # those that are led here
+        self.replicas: list[Replica | None] = [None] * image.partition_count
+        self._id_text = id_text(image.id)
+
+    def key(self, index: int) -> TopicPartition:
+        """What a partition goes by in checkpoints."""
+        return self._id_text, index
+
+    def led_by(self, broker: BrokerId, index: int) -> PartitionImage:
+        """The state of a partition that `broker` leads: the one place where NotOwner is raised."""
+        state = self.image.partitions[index]
+        if state.leader != broker:
+            raise self.elsewhere(state)
+        return state
+
+    def elsewhere(self, state: PartitionImage) -> NotOwner:
+        """What they are told who ask here for a partition that has another leader."""
+        who = f"broker {state.leader} leads it" if state.leader >= 0 else "it has no leader"
+        said = f"{self.name.kafka}-{state.index}: {who}, in epoch {state.leader_epoch}"
+        return NotOwner(said, state.leader, state.leader_epoch)
