@@ -11,9 +11,9 @@ ask ten times a second.
 
 import logging
 
+from anabranch.base.backoff import Backoffs
 from anabranch.base.clock import Clock
 from anabranch.base.errors import CoordinatorUnreadable
-from anabranch.partition.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class UnreadableShards:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._backoff: Backoff[int] = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        self._backoff: Backoffs[int] = Backoffs(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
         self._left_alone_until: dict[int, float] = {}
 
     def check(self, index: int) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 
+from anabranch.base.backoff import Backoffs
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
@@ -28,7 +29,6 @@ from anabranch.log.config import LogConfig
 from anabranch.log.glance import Glance, glance
 from anabranch.log.retention import judge
 from anabranch.log.segment import Segment
-from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
 from anabranch.partition.folders import partition_folder
 from anabranch.partition.host import PartitionHost
@@ -59,7 +59,7 @@ class Aging:
         self._touched: set[Replica] = set()
         self._due: DueTimes[Replica | Place] = DueTimes()
         self._configs: dict[ServedTopic, LogConfig] = {}
-        self._backoff: Backoff[Replica | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
+        self._backoff: Backoffs[Replica | Place] = Backoffs(_FIRST_RETRY_MS, _MOST_RETRY_MS)
         self._warned: set[Replica] = set()
         self.hold: Hold = lambda topic, index: None
         self.on_dropped: Callable[[Replica, list[Segment]], None] = lambda replica, segments: None

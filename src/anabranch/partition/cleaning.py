@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from anabranch.base.backoff import Backoffs
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import AnabranchError
@@ -24,7 +25,6 @@ from anabranch.log.compaction_plan import Plan, first_dirty_of, plan
 from anabranch.log.config_broker import CleanerConfig
 from anabranch.log.glance import Glance
 from anabranch.log.segment import Segment
-from anabranch.partition.backoff import Backoff
 from anabranch.partition.due import DueTimes
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.replica import Replica
@@ -52,7 +52,7 @@ class Cleaning:
         self._points = read_offsets(disk, host.data / CLEANER_POINTS)
         self._candidates: set[Replica] = set()
         self._due: DueTimes[Replica | Place] = DueTimes()
-        self._backoff: Backoff[Replica | Place] = Backoff(_FIRST_RETRY_MS, _MOST_RETRY_MS)
+        self._backoff: Backoffs[Replica | Place] = Backoffs(_FIRST_RETRY_MS, _MOST_RETRY_MS)
         self._unreadable: dict[Replica, int] = {}  # batches that were said to be
         self._running: dict[Replica, asyncio.Task[None]] = {}
         self.on_replaced: Callable[[Replica, list[Segment]], None] = lambda replica, segments: None

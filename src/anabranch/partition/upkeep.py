@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
+from anabranch.base.backoff import Backoff
 from anabranch.base.clock import Clock
 from anabranch.base.config import LONG_MAX
 from anabranch.base.disk import Disk
@@ -359,17 +360,18 @@ async def _repeat(
     name: str, work: Callable[[], Awaitable[None]], interval_ms: Callable[[], int], first_ms: int
 ) -> None:
     """Do `work` again and again.  What fails is said and tried again, later each time."""
-    wait_s, retry_s = first_ms / 1000, _FIRST_RETRY_S
+    wait_s, backoff = first_ms / 1000, Backoff(_FIRST_RETRY_S, _MOST_RETRY_S)
     while True:
         await asyncio.sleep(min(max(wait_s, _SHORTEST_WAIT_S), _LONGEST_WAIT_S))
         try:
             await work()
         except Exception as error:
             expected = isinstance(error, AnabranchError | OSError)
-            log.error("%s failed, tried again in %d s: %s", name, retry_s, error, exc_info=not expected)
-            wait_s, retry_s = retry_s, min(2 * retry_s, _MOST_RETRY_S)
+            wait_s = backoff.next_s()
+            log.error("%s failed, tried again in %d s: %s", name, wait_s, error, exc_info=not expected)
         else:
-            wait_s, retry_s = interval_ms() / 1000, _FIRST_RETRY_S
+            wait_s = interval_ms() / 1000
+            backoff.reset()
 
 
 def _fail(failure: "asyncio.Future[None]", error: DiskFailed) -> None:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from anabranch.base.backoff import Backoff
 from anabranch.base.ids import TopicId
 from anabranch.base.processes import Child, Processes
 from anabranch.log.config_table import ENABLE
@@ -85,7 +86,7 @@ class Supervisor:
 
     async def _keep_running(self) -> None:
         """Until no topic is a table any more."""
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         loop = asyncio.get_running_loop()
         while self._enabled:
             began = loop.time()
@@ -93,10 +94,9 @@ class Supervisor:
             if not self._enabled:
                 return
             if loop.time() - began > _SOUND_S:
-                pause_s = _FIRST_PAUSE_S
+                backoff.reset()
             _log.warning("what maintains tables ended with %s, and is started again; see %s", code, self._log)
-            await self._pause(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await self._pause(backoff.next_s())
 
     async def _pause(self, pause_s: float) -> None:
         self._changed.clear()

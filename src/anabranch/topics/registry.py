@@ -11,6 +11,7 @@ import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 
+from anabranch.base.backoff import Backoff
 from anabranch.base.errors import AnabranchError, NotOwner, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.meta.image import ImageChange
@@ -113,15 +114,15 @@ class Topics:
 
         The C++ client does not come again if its first SUBSCRIBE is refused, until its operation times out.
         """
-        wait_s, deadline_s = _FIRST_RETRY_S, self._around.clock.monotonic() + _ELECTION_S
+        backoff = Backoff(_FIRST_RETRY_S, _MOST_RETRY_S)
+        deadline_s = self._around.clock.monotonic() + _ELECTION_S
         while True:
             try:
                 return self._around.partition(name, index)
             except NotOwner as error:
                 if error.leader >= 0 or self._around.clock.monotonic() > deadline_s:
                     raise
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _MOST_RETRY_S)
+            await asyncio.sleep(backoff.next_s())
 
     def parts(self, name: TopicName) -> list[AnyTopic]:
         """The partitions that are open of a topic, by its whole name."""
@@ -157,7 +158,8 @@ class Topics:
 
     async def _keep(self, topic: Topic) -> None:
         """Keep what was acknowledged: whoever serves the topic next must not deliver it again."""
-        wait_s, deadline_s = _FIRST_RETRY_S, self._around.clock.monotonic() + _KEEP_S
+        backoff = Backoff(_FIRST_RETRY_S, _MOST_RETRY_S)
+        deadline_s = self._around.clock.monotonic() + _KEEP_S
         while True:
             try:
                 await topic.subscriptions.keep_all()
@@ -166,8 +168,7 @@ class Topics:
                 if self._around.clock.monotonic() > deadline_s:
                     log.warning("%s: what was acknowledged last comes again: %s", topic.full_name, error)
                     break
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, _MOST_RETRY_S)
+            await asyncio.sleep(backoff.next_s())
         with suppress(AnabranchError, OSError):  # said already; what deduplication knows is in the log
             await topic.close()
 

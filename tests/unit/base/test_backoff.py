@@ -1,6 +1,6 @@
 from random import Random
 
-from anabranch.base.backoff import Backoff
+from anabranch.base.backoff import Backoff, Backoffs
 
 
 def test_pauses_double_up_to_the_longest_and_begin_again_after_a_success() -> None:
@@ -19,3 +19,19 @@ def test_two_that_fail_at_once_do_not_come_back_at_once() -> None:
 def test_a_thousand_failures_are_not_a_number_of_a_thousand_digits() -> None:
     backoff = Backoff(0.001, 1.0, Random(1))
     assert max(backoff.next_s() for _ in range(1000)) <= 1.2
+
+
+def test_each_of_many_has_its_own() -> None:
+    backoffs: Backoffs[str] = Backoffs(15_000, 60_000)
+    assert [backoffs.failed("log") for _ in range(4)] == [15_000, 30_000, 60_000, 60_000]
+    assert backoffs.failed("other") == 15_000
+    assert ("log" in backoffs, "none" in backoffs) == (True, False)
+    backoffs.worked("log")
+    backoffs.worked("none")
+    assert "log" not in backoffs
+    assert backoffs.failed("log") == 15_000
+
+
+def test_it_can_fail_for_ever() -> None:
+    backoffs: Backoffs[int] = Backoffs(1, 1000)
+    assert [backoffs.failed(1) for _ in range(2000)][-1] == 1000

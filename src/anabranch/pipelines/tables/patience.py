@@ -7,12 +7,13 @@ works ──> nothing is remembered
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from anabranch.base.backoff import Backoffs
+
 _FIRST_MS = 10_000
 _LONGEST_MS = 600_000
 
 
 class _Failure(NamedTuple):
-    pause_ms: int
     until_ms: int
     problem: str
 
@@ -20,6 +21,7 @@ class _Failure(NamedTuple):
 class Patience:
     def __init__(self) -> None:
         self._failures: dict[Hashable, _Failure] = {}
+        self._backoffs: Backoffs[Hashable] = Backoffs(_FIRST_MS, _LONGEST_MS)
 
     def problem(self, who: Hashable, now_ms: int) -> str:
         """Why `who` is to be left alone now; empty if it may be tried."""
@@ -27,9 +29,8 @@ class Patience:
         return failure.problem if failure is not None and now_ms < failure.until_ms else ""
 
     def failed(self, who: Hashable, problem: str, now_ms: int) -> None:
-        before = self._failures.get(who)
-        pause_ms = _FIRST_MS if before is None else min(2 * before.pause_ms, _LONGEST_MS)
-        self._failures[who] = _Failure(pause_ms, now_ms + pause_ms, problem)
+        self._failures[who] = _Failure(now_ms + self._backoffs.failed(who), problem)
 
     def worked(self, who: Hashable) -> None:
         self._failures.pop(who, None)
+        self._backoffs.worked(who)
