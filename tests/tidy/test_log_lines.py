@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.tidy.tree import PACKAGE, parsed, relative, source_files
 
-PARTS = ("log", "subscriptions", "topics")
+PARTS = ("groups", "log", "subscriptions", "topics")
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 LOGGERS = {"log", "_log", "_trouble", "_unreadable"}
 

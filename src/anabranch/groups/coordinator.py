@@ -41,7 +41,7 @@ class GroupCoordinator:
         self._runtime: Runtime[GroupShard] = Runtime(
             clock,
             lambda index: GroupShard(around),
-            partitions.partition,
+            partitions,
             lambda: around.config().commit_timeout_ms,
         )
         self._topic = InternalTopic(OFFSETS_TOPIC, around.topics, self._runtime, partitions, create_topic)

@@ -33,16 +33,18 @@ def replay_from(partition: Partition, shard: Shard, offset: int) -> int:
         return partition.log_end
     for header, batch in split_batches(part.file.pread(part.size, part.position)):
         offset = max(offset, header.last_offset + 1)
-        _replay(shard, header, batch)
+        _replay(partition, shard, header, batch)
     return offset
 
 
-def _replay(shard: Shard, header: BatchHeader, batch: memoryview) -> None:
+def _replay(partition: Partition, shard: Shard, header: BatchHeader, batch: memoryview) -> None:
     for record in iter_records(header, payload_of(header, batch, _UNPACKED_BYTES)):
         try:
             _replay_record(shard, header, record)
         except Corrupt as error:
-            _unreadable.warning("the record at offset %d is passed over: %s", record.offset, error)
+            _unreadable.warning(
+                "%s: the record at offset %d is passed over: %s", partition, record.offset, error
+            )
 
 
 def _replay_record(shard: Shard, header: BatchHeader, record: Record) -> None:

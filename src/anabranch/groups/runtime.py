@@ -54,6 +54,7 @@ from anabranch.groups.effect_batches import batch_of, first_part
 from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.groups.replaying import replay_from
 from anabranch.groups.unreadable import UnreadableShards
+from anabranch.partition.led_partitions import LedPartitions
 from anabranch.partition.partition import Partition
 from anabranch.records.control import Marker
 
@@ -108,19 +109,19 @@ class Runtime(Generic[S]):
         self,
         clock: Clock,
         new_shard: Callable[[int], S],
-        partition: Callable[[int], Partition],
+        partitions: LedPartitions,
         timeout_ms: Callable[[], int] | None = None,
     ) -> None:
-        """`partition` gives a partition of the internal topic, and raises if it is not served here.
+        """`partitions` are those of the internal topic.
 
         Answers wait `timeout_ms` for the acknowledgement of what was decided; None: as long as it takes.
         """
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._new_shard = new_shard
-        self._partition = partition
+        self._partitions = partitions
         self._served: dict[int, _Served[S]] = {}
-        self._unreadable = UnreadableShards(clock)
+        self._unreadable = UnreadableShards(clock, partitions.name_of)
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -164,7 +165,7 @@ class Runtime(Generic[S]):
         What is still to be waited for, if anything.
         """
         served = self._served.get(index)
-        partition = self._partition(index) if served is None else served.partition
+        partition = self._partitions.partition(index) if served is None else served.partition
         marker = Marker(commit, coordinator_epoch)
         appended = partition.end_transaction(producer.producer_id, producer.epoch, marker, strict=strict)
         if served is not None and served.loading is None:
@@ -251,7 +252,7 @@ class Runtime(Generic[S]):
 
     def _open(self, index: int) -> _Served[S]:
         try:
-            served = _Served(self._new_shard(index), self._partition(index))
+            served = _Served(self._new_shard(index), self._partitions.partition(index))
             served.partition.on_resign(lambda: self._resigned(index, served))
             return served
         except NotOwner as error:
@@ -296,7 +297,7 @@ class Runtime(Generic[S]):
         if not effects.records and effects.encoded is None:
             self._set_all(served, effects)
             _apply(served, effects)
-            self._answer_when_safe(served.unsafe, effects)
+            self._answer_when_safe(served, effects)
             return True
         try:
             while effects.is_divisible and (part := first_part(effects)) is not effects:
@@ -306,21 +307,22 @@ class Runtime(Generic[S]):
         except (AnabranchError, OSError) as error:
             # What was to end has not, so nor do its timers: a member that is gone would stay for ever.
             self._set_all(served, effects, cancel=False)
-            self._lost(effects, error)
+            self._lost(served, effects, error)
             return False
         self._set_all(served, effects)
         _apply(served, effects)
         served.unsafe = appended.acknowledged
-        self._answer_when_safe(served.unsafe, effects)
+        self._answer_when_safe(served, effects)
         return True
 
-    def _answer_when_safe(self, unsafe: "asyncio.Future[None] | None", effects: Effects) -> None:
+    def _answer_when_safe(self, served: _Served[S], effects: Effects) -> None:
+        unsafe = served.unsafe
         if unsafe is None or unsafe.done():
             _answer(effects.replies)
         else:
-            self._wait(effects, unsafe)
+            self._wait(served, effects, unsafe)
 
-    def _wait(self, effects: Effects, acknowledged: "asyncio.Future[None]") -> None:
+    def _wait(self, served: _Served[S], effects: Effects, acknowledged: "asyncio.Future[None]") -> None:
         """Answer when the records are acknowledged."""
         timeout_ms = effects.answer_timeout_ms
         if timeout_ms is None and self._timeout_ms is not None:
@@ -328,14 +330,18 @@ class Runtime(Generic[S]):
         deadline = None
         if timeout_ms is not None and effects.replies:
             deadline = acknowledged.get_loop().call_later(timeout_ms / 1000, self._late, effects, timeout_ms)
-        acknowledged.add_done_callback(partial(self._acknowledged, effects, deadline))
+        acknowledged.add_done_callback(partial(self._acknowledged, served, effects, deadline))
 
     def _late(self, effects: Effects, timeout_ms: int) -> None:
         """The records are in the log, but nobody should wait any longer to hear that they are safe."""
         _fail(effects, TimedOut(f"not acknowledged within {timeout_ms} ms"))
 
     def _acknowledged(
-        self, effects: Effects, deadline: asyncio.TimerHandle | None, done: "asyncio.Future[None]"
+        self,
+        served: _Served[S],
+        effects: Effects,
+        deadline: asyncio.TimerHandle | None,
+        done: "asyncio.Future[None]",
     ) -> None:
         if deadline is not None:
             deadline.cancel()
@@ -343,12 +349,12 @@ class Runtime(Generic[S]):
             return
         error = done.exception()
         if isinstance(error, Exception):
-            self._lost(effects, error)
+            self._lost(served, effects, error)
         else:
             _answer(effects.replies)
 
-    def _lost(self, effects: Effects, error: Exception) -> None:
-        _trouble.warning("records of a coordinator could not be written: %s", error)
+    def _lost(self, served: _Served[S], effects: Effects, error: Exception) -> None:
+        _trouble.warning("%s: records of its coordinator could not be written: %s", served.partition, error)
         _fail(effects, error)
 
     def _set_all(self, served: _Served[S], effects: Effects, *, cancel: bool = True) -> None:

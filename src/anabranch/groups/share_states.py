@@ -67,7 +67,7 @@ class KeptShareStates:
         self._config = config
         self._partition = partitions.partition
         self._runtime: Runtime[ShareStateShard] = Runtime(
-            clock, ShareStateShard, partitions.partition, lambda: config().write_timeout_ms
+            clock, ShareStateShard, partitions, lambda: config().write_timeout_ms
         )
         self._topic = InternalTopic(SHARE_STATE_TOPIC, topics, self._runtime, partitions, create_topic)
         self._changed: list[Changed] = []

@@ -49,7 +49,7 @@ class SubscriptionStates:
         create_topic: Callable[[], Awaitable[object]],
     ) -> None:
         # Without a deadline: cursors go by what is kept, and could not tell a record that is late from none.
-        self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partitions.partition)
+        self._runtime: Runtime[SubscriptionShard] = Runtime(clock, SubscriptionShard, partitions)
         self._topic = InternalTopic(SUBSCRIPTION_TOPIC, topics, self._runtime, partitions, create_topic)
 
     # --- as the node lives

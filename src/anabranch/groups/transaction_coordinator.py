@@ -71,7 +71,7 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._create_topic = create_topic
         self._runtime: Runtime[TransactionShard] = Runtime(
-            clock, TransactionShard, partitions.partition, lambda: int(TIMEOUT_S * 1000)
+            clock, TransactionShard, partitions, lambda: int(TIMEOUT_S * 1000)
         )
         self.markers = markers
         self._finishing: set[str] = set()

@@ -10,6 +10,7 @@ ask ten times a second.
 """
 
 import logging
+from collections.abc import Callable
 
 from anabranch.base.backoff import Backoffs
 from anabranch.base.clock import Clock
@@ -22,10 +23,12 @@ _LONGEST_PAUSE_MS = 16_000  # a disk that is mended is used again before clients
 
 
 class UnreadableShards:
-    __slots__ = ("_backoff", "_clock", "_left_alone_until")
+    __slots__ = ("_backoff", "_clock", "_left_alone_until", "_name_of")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, name_of: Callable[[int], str]) -> None:
+        """`name_of` is how lines of the log name a shard."""
         self._clock = clock
+        self._name_of = name_of
         self._backoff: Backoffs[int] = Backoffs(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
         self._left_alone_until: dict[int, float] = {}
 
@@ -39,7 +42,8 @@ class UnreadableShards:
         """The shard could not be opened or read; what to tell those who asked for it."""
         pause_ms = self._backoff.failed(index)
         self._left_alone_until[index] = self._clock.monotonic() + pause_ms / 1000
-        log.error("shard %d cannot be read; not tried again for %d ms", index, pause_ms, exc_info=error)
+        name = self._name_of(index)
+        log.error("%s: cannot be read, not tried again for %d ms", name, pause_ms, exc_info=error)
         return _refusal(index)
 
     def worked(self, index: int) -> None:

@@ -184,7 +184,7 @@ class LocalLog:
             record = next(iter_records(header, payload), None)
             marker = None if record is None else read_marker(record)
         except Corrupt as error:
-            log.warning("%s: a marker at offset %d says nothing: %s", segment.file.path, base, error)
+            log.warning("%s: the marker at offset %d is unreadable, passed over: %s", self.name, base, error)
             return
         if record is None:  # compaction took the marker away, the producer's epoch still counts
             self.producers.fence(header)

@@ -36,7 +36,12 @@ def restore_producers(disk: Disk, opened: LocalLog, names: Sequence[str], first_
             try:
                 opened.producers = producer_snapshot.decode(disk.read_whole(path))
             except Corrupt as error:
-                log.warning("%s is ignored: %s", path, error)
+                log.warning(
+                    "%s: %s is removed, an older one or the log is read instead: %s",
+                    opened.name,
+                    path.name,
+                    error,
+                )
                 disk.remove(path)
                 continue
             start, found = offset, True

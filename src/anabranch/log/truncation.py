@@ -87,7 +87,7 @@ def _cut(
         raise
     opened.cut([*kept, begun], end)
     _restore_producers(disk, opened)
-    log.info("%s: cut, it ended at %d and ends at %d now", opened.folder.name, was, opened.log_end)
+    log.info("%s: cut, it ended at %d and ends at %d now", opened.name, was, opened.log_end)
     return gone
 
 

@@ -173,13 +173,14 @@ class Cleaning:
             try:
                 await self.save_points()
             except (AnabranchError, OSError) as error:  # after a restart it is cleaned again
-                log.warning("%s", error)
+                log.warning("%s: it is cleaned again after a restart: %s", replica, error)
 
     def _failed(self, place: Replica | Place, error: Exception) -> None:
         """Try again, later each time."""
         retry_ms = self._backoff.failed(place)
         self._due.at(place, self._clock.now_ms() + retry_ms)
-        log.error("%s, next try in %d s", error, retry_ms // 1000)
+        name = place if isinstance(place, Replica) else f"{place[0].name.kafka}-{place[1]}"
+        log.error("%s: compaction failed, next try in %d s: %s", name, retry_ms // 1000, error)
 
     async def save_points(self) -> None:
         served = {id_text(topic.topic_id) for topic in self._host.topics()}
@@ -197,10 +198,9 @@ class Cleaning:
         return self._host.replica_of(topic, index) if served else None
 
     def _say(self, replica: Replica, summary: Summary, seconds: float) -> None:
-        folder = replica.log.folder
         log.info(
             "%s: compacted up to %d, %d keys, %d bytes read, %d written, %.1f s",
-            folder,
+            replica,
             summary.cleaned_to,
             summary.keys,
             summary.read_bytes,
@@ -209,9 +209,9 @@ class Cleaning:
         )
         if summary.unreadable and self._unreadable.get(replica) != summary.unreadable:
             self._unreadable[replica] = summary.unreadable
-            log.warning("%s: %d batches cannot be read and stay as they are", folder, summary.unreadable)
+            log.warning("%s: %d batches cannot be read and stay as they are", replica, summary.unreadable)
         if summary.keyless:
-            log.warning("%s: %d records had no key and are gone", folder, summary.keyless)
+            log.warning("%s: %d records had no key and are gone", replica, summary.keyless)
 
 
 def _first_timestamp(segment: Segment) -> int:

@@ -97,7 +97,7 @@ def _batch(partition: Partition, header: BatchHeader, batch: memoryview, describ
             return translations.begin(key, lambda: _made(partition, header, batch, described))
         made = as_kafka_batch(header, batch, described=described)
     except AnabranchError as error:
-        passed_over(header, "Kafka's clients", error)
+        passed_over(partition, header, "Kafka's clients", error)
         made = as_gap(header)
     translations.keep(key, Translated(made))
     return made
@@ -123,5 +123,5 @@ async def _made(partition: Partition, header: BatchHeader, batch: memoryview, de
     except NotOwner:
         raise
     except AnabranchError as error:
-        passed_over(header, "Kafka's clients", error)
+        passed_over(partition, header, "Kafka's clients", error)
         return Translated(as_gap(header))

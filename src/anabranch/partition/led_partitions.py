@@ -11,6 +11,9 @@ class LedPartitions:
         self._topic = topic
         self._unwritten: dict[int, int] = {}  # partitions that were, and the epoch in which they were led
 
+    def name_of(self, index: int) -> str:
+        return f"{self._topic}-{index}"
+
     @property
     def count(self) -> int:
         """UnknownTopic if there is no such topic."""

@@ -42,14 +42,18 @@ def pulsar_part(
         return made
     fits_bytes = translations.fits_bytes()
     if len(batch) <= LARGE_BYTES and header.last_offset_delta < MANY_MESSAGES:
-        made = _made_now(header, batch, fits_bytes, splits)
+        made = _made_now(partition, header, batch, fits_bytes, splits)
     if made is None:
-        return translations.begin(key, lambda: _made(translations, header, batch, fits_bytes, splits))
+        return translations.begin(
+            key, lambda: _made(partition, translations, header, batch, fits_bytes, splits)
+        )
     translations.keep(key, made)
     return made
 
 
-def _made_now(header: BatchHeader, batch: memoryview, fits_bytes: int, splits: bool) -> Translated | None:
+def _made_now(
+    partition: object, header: BatchHeader, batch: memoryview, fits_bytes: int, splits: bool
+) -> Translated | None:
     """None if it is larger than it looks."""
     try:
         payload = payload_of(header, batch, LARGE_BYTES)
@@ -60,12 +64,17 @@ def _made_now(header: BatchHeader, batch: memoryview, fits_bytes: int, splits: b
     except TooLarge:
         return None
     except AnabranchError as error:
-        passed_over(header, _READERS, error)
+        passed_over(partition, header, _READERS, error)
         return NOTHING
 
 
 async def _made(
-    translations: Translations, header: BatchHeader, batch: memoryview, fits_bytes: int, splits: bool
+    partition: object,
+    translations: Translations,
+    header: BatchHeader,
+    batch: memoryview,
+    fits_bytes: int,
+    splits: bool,
 ) -> Translated:
     try:
         payload: Buffer = batch[HEADER_SIZE:]
@@ -80,7 +89,7 @@ async def _made(
         del payload  # large ones would be there several times over
         return Translated(await translations.aside(seal_entry, header, pieces, fits_bytes), gaps)
     except AnabranchError as error:
-        passed_over(header, _READERS, error)
+        passed_over(partition, header, _READERS, error)
         return NOTHING
 
 

@@ -151,10 +151,10 @@ async def in_turns(pieces: Iterable[_Result]) -> list[_Result]:
     return made
 
 
-def passed_over(header: BatchHeader, readers: str, error: AnabranchError) -> None:
+def passed_over(partition: object, header: BatchHeader, readers: str, error: AnabranchError) -> None:
     """Say that readers will not see a batch: or nobody would ever get past it."""
     _passed_over.warning(
-        "offset %d is passed over, %s cannot have it: %s", header.base_offset, readers, error
+        "%s: offset %d is passed over, %s cannot have it: %s", partition, header.base_offset, readers, error
     )
 
 

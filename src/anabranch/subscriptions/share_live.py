@@ -284,4 +284,4 @@ class LiveSharePartition:
         try:
             await work
         except (AnabranchError, OSError) as error:
-            _trouble.warning("share group %r, partition %d: %s", self.key.group, self.key.partition, error)
+            _trouble.warning("%s: share group %r: %s", self._partition, self.key.group, error)
