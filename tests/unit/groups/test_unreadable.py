@@ -9,7 +9,7 @@ from tests.support.logs import SetClock
 
 def test_each_failure_is_followed_by_a_longer_pause() -> None:
     clock = SetClock()
-    shards = UnreadableShards(clock)
+    shards = UnreadableShards(clock, "__consumer_offsets-{}".format)
     for pause_ms in (1000, 2000, 4000, 8000, 16_000, 16_000):
         assert isinstance(shards.failed(3, OSError("it is broken")), CoordinatorUnreadable)
         clock.advance(pause_ms - 1)
@@ -23,7 +23,7 @@ def test_each_failure_is_followed_by_a_longer_pause() -> None:
 
 def test_one_that_works_is_forgotten() -> None:
     clock = SetClock()
-    shards = UnreadableShards(clock)
+    shards = UnreadableShards(clock, "__consumer_offsets-{}".format)
     for _ in range(3):
         shards.failed(3, OSError("it is broken"))
     shards.worked(3)
