@@ -1,8 +1,9 @@
 """One broker for all tests of real clients, as a process of its own.
 
 `bootstrap` is its address.  With ANABRANCH_COMPAT_BOOTSTRAP=HOST:PORT the tests run against the broker there
-instead (Apache Kafka, to judge the judge); the tests that start and stop brokers are skipped then.  The
-broker is shared, so a test makes topics of its own: `name("orders")` is unused.
+instead (Apache Kafka, to judge the judge); the tests that start and stop brokers are skipped then.  With
+ANABRANCH_BROKER=double all brokers are those whose partitions change hands (tests/support/double_broker.py).
+The broker is shared, so a test makes topics of its own: `name("orders")` is unused.
 """
 
 import os
@@ -14,13 +15,15 @@ import pytest
 
 from tests.compat.group_processes import Group
 from tests.support.broker import BrokerProcess
+from tests.support.double_broker import double
 
 ELSEWHERE = os.environ.get("ANABRANCH_COMPAT_BOOTSTRAP")
+WRAPPER = double() if os.environ.get("ANABRANCH_BROKER") == "double" else ()
 
 
 @pytest.fixture(scope="session")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), wrapper=WRAPPER) as broker:
         yield broker
         assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
 
@@ -53,7 +56,7 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     def start(settings: dict[str, str] | None = None) -> BrokerProcess:
         folder = tmp_path / f"broker-{len(brokers)}"
         folder.mkdir()
-        brokers.append(BrokerProcess(folder, settings))
+        brokers.append(BrokerProcess(folder, settings, WRAPPER))
         brokers[-1].start()
         return brokers[-1]
 

@@ -30,7 +30,7 @@ FOLLOWER = BrokerId(2)
 class Follower:
     def __init__(self, host: PartitionHost, delay_s: float | Callable[[], float] | None = None) -> None:
         self.delay_s = delay_s
-        """None: it gets what it is told to, by `release`.  Else the time that each append takes to come here."""
+        """None: it gets what it is told to, by `release`.  Else the time that each append takes to it."""
         self._host = host
         self._waiting: list[tuple[Partition, int]] = []
         self._really_add, self._really_change, self._really_lead = (
