@@ -102,6 +102,7 @@ async def test_kafka_lists_pulsars_transactions_and_can_fence_them(broker: Broke
         assert await loop.run_in_executor(None, values, broker, topic, 1, "read_committed") == [b"b"]
 
 
+@pytest.mark.plain_broker
 async def test_a_client_that_dies_loses_its_transaction_in_time(broker: BrokerProcess) -> None:
     topic = made_topic(broker, "t")
     name = f"{topic}-partition-0"
@@ -125,6 +126,7 @@ async def test_a_client_that_dies_loses_its_transaction_in_time(broker: BrokerPr
         assert time.monotonic() - began > SHORT_MS / 1000 - 0.1
 
 
+@pytest.mark.plain_broker
 async def test_a_broker_that_dies_knows_them_again(broker: BrokerProcess) -> None:
     topic = made_topic(broker, "t")
     name = f"{topic}-partition-0"

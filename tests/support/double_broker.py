@@ -7,12 +7,16 @@ It is `anabranch standalone`, with two differences, both from SEED.  A follower,
 least a fifth of that.  And every MOVE_S or so all leaders that there are resign, and are elected again by the
 documents in which a controller says so: at once, or after a moment in which nobody leads; 0 is never.
 
-The leaders of internal topics do so every tenth time.  What coordinators only remember begins anew with each
-of them, as in Apache Kafka: the joins that wait for others, and the time in which a member may be silent.  If
+The leaders of internal topics do so every fifteenth time.  What coordinators only remember begins anew with
+each of them, as in Apache Kafka: joins that wait for others, and the time in which a member may be silent.  If
 they changed faster than members are given up, no group would ever be rid of one that died.
+
+Pulsar's messages are deduplicated unless a test says otherwise: a producer sends again what is in the log,
+though its leader resigned before it could say so.
 """
 
 import asyncio
+import os
 import sys
 from itertools import count
 from pathlib import Path
@@ -33,7 +37,7 @@ from anabranch.server.config import BrokerConfig  # noqa: E402
 from tests.support.acknowledgements import Follower  # noqa: E402
 
 _LEAST = 0.2  # of the time that an append takes to the follower
-_INTERNAL_EVERY = 10
+_INTERNAL_EVERY = 15
 _VACANT_S = 0.05  # for which nobody leads, at most
 
 Whose = tuple[TopicName, int]
@@ -42,6 +46,10 @@ Whose = tuple[TopicName, int]
 def double(ack_ms: float = 5, move_s: float = 1, seed: int = 7) -> tuple[str, ...]:
     """What stands before the broker's command to have it so."""
     return (sys.executable, "-P", str(Path(__file__).resolve()), str(ack_ms), str(move_s), str(seed))
+
+
+ON_DOUBLE = os.environ.get("ANABRANCH_BROKER") == "double"
+"""Whether tests of clients are to have it instead of the plain broker."""
 
 
 class DoubleNode(Node):
@@ -110,4 +118,5 @@ if __name__ == "__main__":
     DoubleNode.ack_s, DoubleNode.move_s = float(sys.argv[1]) / 1000, float(sys.argv[2])
     DoubleNode.seed = int(sys.argv[3])
     setattr(standalone, "Node", DoubleNode)  # noqa: B010  a class, which mypy would not have assigned
-    sys.exit(main(sys.argv[5:]))
+    command, *arguments = sys.argv[5:]
+    sys.exit(main([command, "--set", "brokerDeduplicationEnabled=true", *arguments]))
