@@ -29,23 +29,23 @@ if ON_DOUBLE:
 
 
 @pytest.fixture(scope="session")
-def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), wrapper=WRAPPER) as broker:
+def plain_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker:
         yield broker
         assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
 
 
 @pytest.fixture(scope="session")
-def plain_broker(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[BrokerProcess]:
-    """The shared one, save that it is never the double."""
-    if not ON_DOUBLE:
-        yield request.getfixturevalue("shared_broker")
-        return
-    with BrokerProcess(tmp_path_factory.mktemp("plain")) as broker:
+def double_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("double"), wrapper=WRAPPER) as broker:
         yield broker
         assert broker.running, f"the broker died under test:\n{broker.last_lines()}"
+
+
+@pytest.fixture(scope="session")
+def shared_broker(request: pytest.FixtureRequest) -> BrokerProcess:
+    broker: BrokerProcess = request.getfixturevalue("double_broker" if ON_DOUBLE else "plain_broker")
+    return broker
 
 
 @pytest.fixture(scope="session")

@@ -154,6 +154,7 @@ def test_partitions_and_thresholds(
     assert call(admin_url, "GET", path) == "1000000"
 
 
+@pytest.mark.plain_broker  # one that is given up leaves nothing to be found
 def test_killed_while_it_compacts(
     own_broker: Callable[..., BrokerProcess], connect: Callable[[str], pulsar.Client]
 ) -> None:

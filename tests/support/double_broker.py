@@ -8,7 +8,7 @@ least a fifth of that.  And every MOVE_S or so all leaders that there are resign
 documents in which a controller says so: at once, or after a moment in which nobody leads; 0 is never.
 
 The leaders of internal topics do so every fifteenth time.  What coordinators only remember begins anew with
-each of them, as in Apache Kafka: joins that wait for others, and the time in which a member may be silent.  If
+each, as in Apache Kafka: joins that wait for others, and the time in which a member may be silent.  If
 they changed faster than members are given up, no group would ever be rid of one that died.
 
 Pulsar's messages are deduplicated unless a test says otherwise: a producer sends again what is in the log,
