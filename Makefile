@@ -54,6 +54,7 @@ proto: $(STAMP) ## compile the .proto files
 
 soak: $(STAMP) ## the tests again, the long variants
 	ANABRANCH_SOAK=1 $(BIN)/python -m pytest -q --durations=20 --timeout=3600 $(PYTEST)
+	ANABRANCH_SOAK=1 ANABRANCH_BROKER=double $(BIN)/python -m pytest -q --durations=20 --timeout=3600 tests/compat $(PYTEST)
 
 bench: $(STAMP) ## measure this tree alone, a few minutes (see bench/README.md)
 	$(BIN)/python bench/run.py

@@ -1,48 +1,38 @@
 """Our broker with acknowledgements that come late, as those of followers do.
 
-python bench/path/late_acks.py MILLISECONDS .venv/bin/anabranch standalone ...
+It has a follower, made up, that gets everything so much later: the watermark lags, nothing else differs.
+
+    python -P bench/path/late_acks.py MILLISECONDS .venv/bin/anabranch standalone ...
 """
 
-import asyncio
 import sys
 from pathlib import Path
 
-from anabranch.cli.main import main
-from anabranch.partition.partition import Partition
-from anabranch.partition.partition_log import Appended
+ROOT = Path(__file__).resolve().parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
 
-_append, _append_own = Partition.append, Partition.append_own
+from anabranch.cli import standalone  # noqa: E402
+from anabranch.cli.main import main  # noqa: E402
+from anabranch.node import Node  # noqa: E402
+from tests.support.acknowledgements import Follower  # noqa: E402
 
 
 def wrapper(delay_ms: float) -> tuple[str, ...]:
     """What stands before the broker's command to have it so."""
-    return (sys.executable, str(Path(__file__).resolve()), str(delay_ms))
+    return (sys.executable, "-P", str(Path(__file__).resolve()), str(delay_ms))
 
 
-def _hold_back(appended: Appended, delay_s: float) -> Appended:
-    loop = asyncio.get_running_loop()
-    acknowledged = loop.create_future()
-    loop.call_later(delay_s, _acknowledge, acknowledged)
-    return appended._replace(acknowledged=acknowledged)
+class LateNode(Node):
+    delay_s = 0.0
 
-
-def _acknowledge(acknowledged: "asyncio.Future[None]") -> None:
-    if not acknowledged.done():
-        acknowledged.set_result(None)
+    async def start(self) -> None:
+        await super().start()
+        if self.delay_s:
+            Follower(self.parts.host, self.delay_s)
 
 
 if __name__ == "__main__":
-    delay_s = float(sys.argv[1]) / 1000
-
-    def append(self: Partition, batch: memoryview, acks: int) -> Appended:
-        appended = _append(self, batch, acks)
-        return _hold_back(appended, delay_s) if acks == -1 else appended
-
-    def append_own(self: Partition, batch: memoryview) -> Appended:
-        return _hold_back(_append_own(self, batch), delay_s)
-
-    if delay_s:
-        setattr(Partition, "append", append)  # noqa: B010  a method, which mypy would not have assigned
-        setattr(Partition, "append_own", append_own)  # noqa: B010
-    sys.argv = sys.argv[2:]
-    main()
+    LateNode.delay_s = float(sys.argv[1]) / 1000
+    setattr(standalone, "Node", LateNode)  # noqa: B010  a class, which mypy would not have assigned
+    sys.exit(main(sys.argv[3:]))

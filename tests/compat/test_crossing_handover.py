@@ -18,6 +18,14 @@ COUNT = 100
 
 
 @pytest.fixture
+def shared_broker(shared_broker: BrokerProcess, request: pytest.FixtureRequest) -> BrokerProcess:
+    if request.node.get_closest_marker("plain_broker"):
+        plain: BrokerProcess = request.getfixturevalue("plain_broker")
+        return plain
+    return shared_broker
+
+
+@pytest.fixture
 def client(shared_broker: BrokerProcess) -> Iterator[pulsar.Client]:
     made = pulsar.Client(
         shared_broker.pulsar, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null")
@@ -103,6 +111,7 @@ def aiokafka_group(broker: BrokerProcess, group: str, topic: str, count: int) ->
 Group = Callable[[BrokerProcess, str, str, int], list[int]]
 
 
+@pytest.mark.plain_broker  # acknowledgements without receipts do not survive the leader they were meant for
 @pytest.mark.parametrize("kafka_group", [confluent_group, newer_group, aiokafka_group])
 def test_what_was_acknowledged_ahead_does_not_come_again(
     shared_broker: BrokerProcess, client: pulsar.Client, kafka_group: Group
@@ -185,6 +194,7 @@ def backlog(broker: BrokerProcess, topic: str, subscription: str) -> int:
     return int(stats["subscriptions"][subscription]["msgBacklog"])
 
 
+@pytest.mark.plain_broker  # batches of several keys go to whoever has their first, and come again
 def test_keys_of_kafkas_batches_are_shared_in_order(
     shared_broker: BrokerProcess, client: pulsar.Client
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.consumers import READERS
+from tests.support.double_broker import ON_DOUBLE
 from tests.support.stalls import Stalls
 
 COUNTING_PRODUCER = Path(__file__).parents[1] / "support" / "counting_producer.py"
@@ -89,7 +90,7 @@ def test_two_producers_and_a_tailing_consumer(
     tail = consumer(bootstrap)
     tail.assign([ck.TopicPartition(topic, p, 0) for p in range(2)])
     command = [sys.executable, str(COUNTING_PRODUCER), "--bootstrap", bootstrap, "--topic", topic]
-    command += ["--partitions", "2", "--rate", "1000"]
+    command += ["--partitions", "2", "--rate", "1000", *(["--idempotent"] if ON_DOUBLE else [])]
     told = {who: [*command, "--name", who, "--ledger", str(tmp_path / who)] for who in ("one", "two")}
     producers = {who: subprocess.Popen(arguments) for who, arguments in told.items()}
     seen: dict[str, list[int]] = {"one": [], "two": []}

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broker import BrokerProcess
+
 HERE = Path(__file__).parent
 GOLDEN = sorted((HERE / "pulsar_transcripts").glob("*.txt"))
 
@@ -20,12 +22,19 @@ Scripts = dict[str, "subprocess.Popen[str]"]
 
 
 @pytest.fixture(scope="module")
-def scripts(pulsar_url: str, admin_url: str) -> Iterator[Scripts]:
+def scripts(plain_broker: BrokerProcess) -> Iterator[Scripts]:
     """Every script, under way, by its name."""
     running: Scripts = {}
     for golden in GOLDEN:
         command = [sys.executable, str(HERE / "pulsar_clients" / f"{golden.stem}.py")]
-        command += ["--service", pulsar_url, "--admin", admin_url, "--prefix", f"{uuid.uuid4().hex[:8]}-"]
+        command += [
+            "--service",
+            plain_broker.pulsar,
+            "--admin",
+            plain_broker.admin,
+            "--prefix",
+            f"{uuid.uuid4().hex[:8]}-",
+        ]
         running[golden.stem] = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -47,6 +47,7 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"job %d" % number for number in range(start, start + count)]
 
 
+@pytest.mark.plain_broker  # another leader gives out again what is locked
 def test_members_share_and_one_is_killed(broker: BrokerProcess, share_group: ShareGroup) -> None:
     """What the dead one held is somebody else's, since its connection is gone."""
     doomed, slow, _ = (share_group.join("--work-ms", work) for work in ("400", "50", "10"))
@@ -67,6 +68,7 @@ def test_members_share_and_one_is_killed(broker: BrokerProcess, share_group: Sha
     share_group.check()
 
 
+@pytest.mark.plain_broker  # another leader gives out again what is locked
 def test_who_is_slower_than_its_lock_has_them_no_more(broker: BrokerProcess, tmp_path: Path) -> None:
     topic = make_topic(broker.bootstrap, "one")
     tell_group(broker.bootstrap, "slow", {"share.auto.offset.reset": "earliest"})

@@ -28,6 +28,7 @@ def values(broker: BrokerProcess, topic: str, count: int, level: str) -> list[by
     return [message.value() or b"" for message in found]
 
 
+@pytest.mark.plain_broker
 async def test_kafka_reads_what_pulsar_committed(broker: BrokerProcess) -> None:
     topic = made_topic(broker, "t", partitions=2)
     async with connected(broker.pulsar) as client:
@@ -82,6 +83,7 @@ async def test_pulsar_reads_what_kafka_committed(broker: BrokerProcess) -> None:
     assert await loop.run_in_executor(None, read) == [b"True", b"True"]
 
 
+@pytest.mark.plain_broker
 async def test_kafka_lists_pulsars_transactions_and_can_fence_them(broker: BrokerProcess) -> None:
     topic = made_topic(broker, "t")
     async with connected(broker.pulsar) as client:
@@ -102,6 +104,7 @@ async def test_kafka_lists_pulsars_transactions_and_can_fence_them(broker: Broke
         assert await loop.run_in_executor(None, values, broker, topic, 1, "read_committed") == [b"b"]
 
 
+@pytest.mark.plain_broker
 async def test_a_client_that_dies_loses_its_transaction_in_time(broker: BrokerProcess) -> None:
     topic = made_topic(broker, "t")
     name = f"{topic}-partition-0"
@@ -125,6 +128,7 @@ async def test_a_client_that_dies_loses_its_transaction_in_time(broker: BrokerPr
         assert time.monotonic() - began > SHORT_MS / 1000 - 0.1
 
 
+@pytest.mark.plain_broker
 async def test_a_broker_that_dies_knows_them_again(broker: BrokerProcess) -> None:
     topic = made_topic(broker, "t")
     name = f"{topic}-partition-0"

@@ -33,6 +33,7 @@ from anabranch.records.builder import build_batch
 from anabranch.records.control import Marker
 from anabranch.records.record import Record, iter_records, payload_of
 from tests.support.images import topic_image
+from tests.support.led import Handed, Led
 from tests.support.logs import START_MS, records
 from tests.unit.partition.test_host import hosted
 
@@ -76,8 +77,41 @@ class OnDisk:
         log.append(memoryview(records("after")), -1)
 
 
+class HandedOn:
+    """`Partition` with a follower that lags, and with many leaders, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._led = Led(folder)
+        self._made = 0
+        self._config: dict[str, Any] = {}
+
+    def make(self, **config: Any) -> PartitionLog:
+        self._made += 1
+        self._config = config
+        return self._add(epoch=0)
+
+    def again(self, log: PartitionLog) -> PartitionLog:
+        assert isinstance(log, Handed)
+        epoch = log.role.leader_epoch
+        self._led.host.close()
+        self._led = Led(self._folder)
+        return self._add(epoch=epoch + 1)
+
+    def _add(self, *, epoch: int) -> Handed:
+        name = f"made-{self._made}"
+        self._led.add(name, epoch=epoch, id=100 + self._made, **self._config)
+        return Handed(self._led, name)
+
+    def put_marker(self, log: PartitionLog, producer_id: int, *, commit: bool) -> None:
+        assert isinstance(log, Handed)
+        log.put_marker(producer_id, commit=commit)
+        append(log, "after")
+
+
 IMPLEMENTATIONS: dict[str, Callable[[Path], Maker]] = {
     "on disk": OnDisk,
+    "handed on, with a follower that lags": HandedOn,
 }
 
 

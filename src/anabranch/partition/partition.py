@@ -274,6 +274,7 @@ class Partition:
 
     def replica_reached(self, broker: BrokerId, end: int) -> None:
         """A follower has everything below `end`, as it says by what it asks for next."""
+        self.check_leads()  # the watermark, and what is known of producers, are the next leader's now
         if self._hw.replica_reached(broker, end):
             self._moved()
 

@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.base.ids import BrokerId, TopicName
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.acknowledgements import FOLLOWER, Follower
 from tests.unit.server.kafka.whole_broker import WholeBroker
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, NEXT_TO_TIER = range(-1, -7, -1)
@@ -150,3 +152,30 @@ async def test_many_partitions(broker: WholeBroker) -> None:
     await broker.create("wide", 100)
     answer = await ask(broker, *((index, LATEST) for index in range(100)), topic="wide")
     assert [part.offset for part in answer.topics[0].partitions] == [0] * 100
+
+
+async def test_a_new_leader_has_no_latest_offset_until_all_before_it_is_safe(broker: WholeBroker) -> None:
+    """KIP-207: OFFSET_NOT_AVAILABLE, which clients before v5 do not know."""
+    follower = Follower(broker.services.partitions)
+    await broker.create("led")
+    broker.put("led", "a", timestamp=1000)
+    broker.put("led", "b", timestamp=1000 + 10)
+    follower.release(1)
+    assert await _at(broker, -1) == (ErrorCode.none, 1), "its own records are no question"
+    controller = broker.services.cluster.controller
+    await controller.elect_leader(TopicName.from_kafka("led"), 0, BrokerId(1), "a test")
+    broker.put("led", "c", timestamp=1000 + 20)
+    for version, code in ((5, ErrorCode.offset_not_available), (4, ErrorCode.leader_not_available)):
+        assert await _at(broker, -1, version) == (code, -1)
+        assert await _at(broker, 1000 + 10, version) == (code, -1)
+    assert await _at(broker, -2) == (ErrorCode.none, 0)
+    assert await _at(broker, 1000) == (ErrorCode.none, 0)
+    broker.partition("led").replica_reached(FOLLOWER, 2)
+    assert await _at(broker, -1) == (ErrorCode.none, 2)
+    assert await _at(broker, 1000 + 10) == (ErrorCode.none, 1)
+    assert await _at(broker, 1000 + 20) == (ErrorCode.none, -1), "it is not safe, and nobody need wait"
+
+
+async def _at(broker: WholeBroker, timestamp: int, version: int = 7) -> tuple[ErrorCode, int]:
+    code, _, found, _ = await offset(broker, timestamp, topic="led", version=version)
+    return code, found

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.base.errors import DiskFull, NotOwner
+from anabranch.base.errors import NotOwner
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.server import slots
 from anabranch.wire.kafka.schema import ErrorCode
-from tests.support.acknowledgements import HeldAcknowledgements
+from tests.support.acknowledgements import Follower
 from tests.support.logs import records
 from tests.support.waiting import until
 from tests.unit.server.kafka.connected import Connected
@@ -30,14 +30,14 @@ _LONG_MS = 3_600_000
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[WholeBroker]:
     async with open_broker(tmp_path, **{"offsets.topic.num.partitions": "1"}) as broker:
-        await broker.create("orders", 2)
+        await broker.create("orders", IN_FLIGHT)
         yield broker
 
 
 @pytest.fixture
-async def held(broker: WholeBroker) -> HeldAcknowledgements:
+async def held(broker: WholeBroker) -> Follower:
     """What is appended from now on; the topics of coordinators are there already, and open."""
-    held = HeldAcknowledgements(broker.services.partitions)
+    held = Follower(broker.services.partitions)
     held.is_holding = False
     await broker.services.groups.ensure_topic()
     await broker.services.transactions.ensure_topic()
@@ -56,6 +56,10 @@ def produce(
     parts = [{"index": index, "records": records or batch()} for index in indexes or (0,)]
     topic = {"name": "orders", "partition_data": parts}
     return client.send(PRODUCE, 9, acks=acks, timeout=timeout_ms, topic_data=[topic])
+
+
+def _a_batch_for(topic: str) -> dict[str, Any]:
+    return {"name": topic, "partition_data": [{"index": 0, "records": batch()}]}
 
 
 def commit(client: Connected, offset: int, group_id: str = "g") -> int:
@@ -85,26 +89,39 @@ async def turns(count: int = 10) -> None:
 
 
 async def test_requests_in_flight_are_appended_before_the_first_is_acknowledged(
-    broker: WholeBroker, held: HeldAcknowledgements
+    broker: WholeBroker, held: Follower
 ) -> None:
     client = Connected(broker)
-    sent = [produce(client, number % 2) for number in range(IN_FLIGHT)]
-    assert len(held.waiting) == IN_FLIGHT
+    sent = [produce(client, number % IN_FLIGHT) for number in range(2 * IN_FLIGHT)]
+    assert len(held.waiting) == 2 * IN_FLIGHT
     assert not client.tasks
-    for one in reversed(held.waiting):
+    for index in reversed(range(IN_FLIGHT)):
         assert client.answered() == []
-        one.set_result(None)
+        held.release(partition=broker.partition("orders", index))
         await turns()
     answers = client.answered()
     assert [id for id, _ in answers] == sent
     assert [produced(answer) for _, answer in answers] == [
-        [(number % 2, 0, number // 2)] for number in range(IN_FLIGHT)
+        [(number % IN_FLIGHT, 0, number // IN_FLIGHT)] for number in range(2 * IN_FLIGHT)
     ]
+
+
+async def test_requests_for_one_partition_are_answered_as_far_as_it_is_safe(
+    broker: WholeBroker, held: Follower
+) -> None:
+    client = Connected(broker)
+    sent = [produce(client) for _ in range(IN_FLIGHT)]
+    for number, id in enumerate(sent):
+        held.release(1)
+        await turns()
+        ((answered, answer),) = client.answered()
+        assert (answered, produced(answer)) == (id, [(0, 0, number)])
+        assert broker.partition("orders").high_watermark == number + 1
 
 
 @pytest.mark.parametrize("ask", [produce, lambda client: commit(client, 1)], ids=["produce", "commit"])
 async def test_five_in_flight_are_five_times_as_fast_as_one(
-    broker: WholeBroker, held: HeldAcknowledgements, ask: Any
+    broker: WholeBroker, held: Follower, ask: Any
 ) -> None:
     """Acknowledgements take a round each, however many are on their way."""
     rounds = {}
@@ -126,7 +143,7 @@ async def test_five_in_flight_are_five_times_as_fast_as_one(
     assert rounds == {1: 100, IN_FLIGHT: 100 // IN_FLIGHT}
 
 
-async def test_different_requests_overlap(broker: WholeBroker, held: HeldAcknowledgements) -> None:
+async def test_different_requests_overlap(broker: WholeBroker, held: Follower) -> None:
     client = Connected(broker)
     sent = [produce(client), commit(client, 3), produce(client), commit(client, 5), client.send(METADATA, 9)]
     await until(lambda: not client.tasks)
@@ -140,7 +157,7 @@ async def test_different_requests_overlap(broker: WholeBroker, held: HeldAcknowl
 
 
 async def test_a_batch_that_is_prepared_in_a_thread_keeps_the_order_and_waits_with_the_others(
-    broker: WholeBroker, held: HeldAcknowledgements
+    broker: WholeBroker, held: Follower
 ) -> None:
     await broker.create("packed", compression_type="gzip")
     client = Connected(broker)
@@ -211,7 +228,7 @@ COORDINATED: dict[str, tuple[int, int, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", COORDINATED)
 async def test_requests_to_coordinators_hold_up_nobody(
-    broker: WholeBroker, held: HeldAcknowledgements, name: str
+    broker: WholeBroker, held: Follower, name: str
 ) -> None:
     held.is_holding = False
     client = Connected(broker)
@@ -232,7 +249,7 @@ async def test_requests_to_coordinators_hold_up_nobody(
     assert [id for id, _ in client.answered()] == [first, second]
 
 
-async def test_a_transaction_waits_beside_others(broker: WholeBroker, held: HeldAcknowledgements) -> None:
+async def test_a_transaction_waits_beside_others(broker: WholeBroker, held: Follower) -> None:
     held.is_holding = False
     transacting = await Client.introduced(broker, "copy")
     held.is_holding = True
@@ -261,9 +278,7 @@ async def test_a_transaction_waits_beside_others(broker: WholeBroker, held: Held
 # --- limits
 
 
-async def test_many_requests_in_flight_stop_the_reading(
-    broker: WholeBroker, held: HeldAcknowledgements
-) -> None:
+async def test_many_requests_in_flight_stop_the_reading(broker: WholeBroker, held: Follower) -> None:
     client = Connected(broker)
     while not client.link.paused:
         produce(client)
@@ -275,7 +290,7 @@ async def test_many_requests_in_flight_stop_the_reading(
 
 
 async def test_what_requests_in_flight_keep_is_limited(
-    broker: WholeBroker, held: HeldAcknowledgements, monkeypatch: pytest.MonkeyPatch
+    broker: WholeBroker, held: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "MAX_BYTES", 1000)
     client = Connected(broker)
@@ -291,7 +306,7 @@ async def test_what_requests_in_flight_keep_is_limited(
 # --- time
 
 
-async def test_what_is_not_acknowledged_in_time(broker: WholeBroker, held: HeldAcknowledgements) -> None:
+async def test_what_is_not_acknowledged_in_time(broker: WholeBroker, held: Follower) -> None:
     """As Kafka answers: the offset that the batch has, and REQUEST_TIMED_OUT; it is not taken back."""
     client = Connected(broker)
     produce(client, 0, 1, timeout_ms=_SHORT_MS)
@@ -308,7 +323,7 @@ async def test_what_is_not_acknowledged_in_time(broker: WholeBroker, held: HeldA
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-async def test_no_time_at_all(broker: WholeBroker, held: HeldAcknowledgements, timeout_ms: int) -> None:
+async def test_no_time_at_all(broker: WholeBroker, held: Follower, timeout_ms: int) -> None:
     client = Connected(broker)
     produce(client, timeout_ms=timeout_ms)
     assert produced(await client.only_answer()) == [(0, ErrorCode.request_timed_out, 0)]
@@ -317,7 +332,7 @@ async def test_no_time_at_all(broker: WholeBroker, held: HeldAcknowledgements, t
     assert produced(await client.only_answer()) == [(0, 0, 1)]
 
 
-async def test_each_request_has_its_own_time(broker: WholeBroker, held: HeldAcknowledgements) -> None:
+async def test_each_request_has_its_own_time(broker: WholeBroker, held: Follower) -> None:
     """The second is over first, and is told in its turn."""
     held.is_holding = False
     client = Connected(broker)
@@ -336,22 +351,34 @@ async def test_each_request_has_its_own_time(broker: WholeBroker, held: HeldAckn
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_what_is_not_for_all_replicas_has_no_time(
-    broker: WholeBroker, held: HeldAcknowledgements, acks: int
+async def test_what_is_not_for_all_replicas_waits_for_none(
+    broker: WholeBroker, held: Follower, acks: int
 ) -> None:
     client = Connected(broker)
     produce(client, acks=acks, timeout_ms=0)
-    await asyncio.sleep(_SHORT_MS / 1000)
-    assert client.answered() == []
-    held.release()
-    await turns()
+    assert len(held.waiting) == 1
     assert [produced(answer) for _, answer in client.answered()] == [[(0, 0, 0)]] * acks
     assert client.connection.is_idle
+    assert broker.partition("orders").high_watermark == 0
 
 
-async def test_a_partition_that_is_led_elsewhere_meanwhile(
-    broker: WholeBroker, held: HeldAcknowledgements
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_what_is_not_for_all_replicas_has_no_time(
+    broker: WholeBroker, held: Follower, acks: int
 ) -> None:
+    """It waits for the disk, if it is to, however long that takes."""
+    await broker.create("orders-synced", flush_messages="1")
+    client = Connected(broker)
+    synced = broker.partition("orders-synced").log
+    client.send(PRODUCE, 9, acks=acks, timeout=0, topic_data=[_a_batch_for("orders-synced")])
+    assert synced.recovery_point == 0
+    assert client.answered() == []
+    await until(lambda: client.connection.is_idle)
+    assert [produced(answer) for _, answer in client.answered()] == [[(0, 0, 0)]] * acks
+    assert synced.recovery_point == 1
+
+
+async def test_a_partition_that_is_led_elsewhere_meanwhile(broker: WholeBroker, held: Follower) -> None:
     client = Connected(broker)
     produce(client, 0, 1)
     held.refuse(NotOwner("broker 2 leads it"), broker.partition("orders", 1))
@@ -362,11 +389,14 @@ async def test_a_partition_that_is_led_elsewhere_meanwhile(
 
 
 async def test_a_request_without_an_answer_that_fails_closes_the_connection(
-    broker: WholeBroker, held: HeldAcknowledgements
+    broker: WholeBroker, held: Follower
 ) -> None:
+    await broker.create("orders-synced", flush_messages="1")
     client = Connected(broker)
-    produce(client, acks=0)
-    held.refuse(DiskFull("no space"))
+    client.send(PRODUCE, 9, acks=0, topic_data=[_a_batch_for("orders-synced")])
+    await turns()
+    assert not client.link.closed
+    broker.services.partitions.flusher.forget(broker.partition("orders-synced").log)  # so it is not synced
     await turns()
     assert client.link.closed
 
@@ -374,7 +404,7 @@ async def test_a_request_without_an_answer_that_fails_closes_the_connection(
 # --- the end
 
 
-async def test_a_client_that_leaves_is_forgotten(broker: WholeBroker, held: HeldAcknowledgements) -> None:
+async def test_a_client_that_leaves_is_forgotten(broker: WholeBroker, held: Follower) -> None:
     client = Connected(broker)
     produce(client)
     commit(client, 4)
@@ -393,9 +423,7 @@ async def test_a_client_that_leaves_is_forgotten(broker: WholeBroker, held: Held
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 4
 
 
-async def test_a_node_that_stops_waits_for_what_is_on_its_way(
-    broker: WholeBroker, held: HeldAcknowledgements
-) -> None:
+async def test_a_node_that_stops_waits_for_what_is_on_its_way(broker: WholeBroker, held: Follower) -> None:
     client = Connected(broker)
     produce(client)
     commit(client, 4)
@@ -423,7 +451,7 @@ async def impatient(tmp_path: Path) -> AsyncIterator[WholeBroker]:
 async def test_a_commit_that_is_not_acknowledged_in_time(impatient: WholeBroker) -> None:
     """The client asks again, whatever has become of it; it counts."""
     await impatient.services.groups.ensure_topic()
-    held = HeldAcknowledgements(impatient.services.partitions)
+    held = Follower(impatient.services.partitions)
     client = Connected(impatient)
     commit(client, 4)
     assert committed(await client.only_answer()) == ErrorCode.coordinator_not_available
@@ -440,7 +468,7 @@ async def test_a_commit_that_is_not_acknowledged_in_time(impatient: WholeBroker)
 async def test_a_member_whose_group_is_not_acknowledged_in_time(impatient: WholeBroker) -> None:
     """It is a member all the same, and joins again as the one it is."""
     await impatient.services.groups.ensure_topic()
-    held = HeldAcknowledgements(impatient.services.partitions)
+    held = Follower(impatient.services.partitions)
     client = Connected(impatient)
     key, version, values = COORDINATED["ConsumerGroupHeartbeat"]
     client.send(key, version, **values)
@@ -452,9 +480,7 @@ async def test_a_member_whose_group_is_not_acknowledged_in_time(impatient: Whole
     assert (answer.error_code, answer.member_epoch > 0) == (0, True)
 
 
-async def test_an_end_that_is_not_acknowledged_in_time(
-    broker: WholeBroker, held: HeldAcknowledgements
-) -> None:
+async def test_an_end_that_is_not_acknowledged_in_time(broker: WholeBroker, held: Follower) -> None:
     """No partition hears of it before it is; then a retry finds it done."""
     held.is_holding = False
     transacting = Client(broker, "copy")
@@ -465,14 +491,14 @@ async def test_an_end_that_is_not_acknowledged_in_time(
     assert await transacting.end(commit=True) == ErrorCode.coordinator_not_available
     coordinator = broker.services.transactions
     shard = coordinator.shard_of("copy")
-    (prepared,) = held.waiting
+    ((prepared, end),) = held.waiting
     retried = asyncio.ensure_future(transacting.end(commit=True))
     await turns()
     assert broker.partition("orders").log_end == 1, "there is a marker, and its reason may be lost"
     held.is_holding = False
     held.release()
     assert await retried in (0, ErrorCode.concurrent_transactions)
-    assert prepared.done()
+    assert prepared.high_watermark >= end
     assert await transacting.end(commit=True) == 0
     assert broker.partition("orders").log_end == 2
     assert broker.partition(STATE_TOPIC, shard).log_end > 0

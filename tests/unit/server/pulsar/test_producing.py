@@ -9,7 +9,7 @@ import pytest
 from anabranch.base.errors import NotOwner
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.commands_pb2 import BaseCommand
-from tests.support.acknowledgements import HeldAcknowledgements
+from tests.support.acknowledgements import Follower
 from tests.support.entries import batch_of, entry_of
 from tests.support.pulsar_wire import Client, PulsarBroker, frame, pulsar_broker
 
@@ -60,21 +60,36 @@ async def test_receipts_come_in_order_and_in_one_write(broker: PulsarBroker) -> 
 
 async def test_sends_do_not_wait_for_each_others_acknowledgements(broker: PulsarBroker) -> None:
     """They are all in the log before the first is acknowledged; receipts keep the order of the sends."""
-    held = HeldAcknowledgements(broker.node._host)
+    held = Follower(broker.node.parts.host)
     client = await broker.connect()
     await producer(client)
     for n in range(3):
         client.tell(C.SEND, entry_of(b"x", sequence=n), producer_id=1, sequence_id=n)
     assert len(held.waiting) == 3
-    for late in held.waiting[1:]:
-        late.set_result(None)
+    assert client.heard() == []
+    held.release(1)
+    receipt = (await client.hear(C.SEND_RECEIPT)).send_receipt
+    assert receipt.sequence_id == 0
     await asyncio.sleep(0)
     assert client.heard() == []
-    held.waiting[0].set_exception(NotOwner("broker 2 leads it"))
-    error = (await client.hear(C.SEND_ERROR)).send_error
-    assert error.sequence_id == 0
-    receipts = [(await client.hear(C.SEND_RECEIPT)).send_receipt for _ in range(2)]
-    assert [receipt.sequence_id for receipt in receipts] == [1, 2]
+    held.refuse(NotOwner("broker 2 leads it"))
+    errors = [(await client.hear(C.SEND_ERROR)).send_error for _ in range(2)]
+    assert [error.sequence_id for error in errors] == [1, 2]
+    held.is_holding = False
+
+
+async def test_sends_to_different_topics_do_not_wait_for_each_other(broker: PulsarBroker) -> None:
+    held = Follower(broker.node.parts.host)
+    client = await broker.connect()
+    for id, topic in enumerate("ab"):
+        await producer(client, id, topic)
+        client.tell(C.SEND, entry_of(b"x", sequence=0), producer_id=id, sequence_id=0)
+    (_, (second, _)) = held.waiting
+    held.release(partition=second)
+    assert (await client.hear(C.SEND_RECEIPT)).send_receipt.producer_id == 1
+    assert client.heard() == []
+    held.release()
+    assert (await client.hear(C.SEND_RECEIPT)).send_receipt.producer_id == 0
     held.is_holding = False
 
 
