@@ -89,11 +89,12 @@ def test_filters_reach_the_broker(
     spark.conf.set(_PUSH_DOWN, "true")
     request.addfinalizer(lambda: spark.conf.unset(_PUSH_DOWN))
     name = topics.create()
+    began = datetime.now(UTC)
     topics.fill(name, range(300))
     found = rows(name).where("partition = 1 and offset >= 20 and offset < 25")
     assert found.rdd.getNumPartitions() == 1
     assert numbers(found) == [61, 64, 67, 70, 73]
-    later = rows(name).where(f"timestamp >= timestamp'{datetime.now(UTC):%Y}-01-01' and partition in (0, 2)")
+    later = rows(name).where(f"timestamp >= timestamp'{began:%Y}-01-01' and partition in (0, 2)")
     assert numbers(later) == [n for n in range(300) if n % 3 != 1]
     assert rows(name).where("timestamp > timestamp'2100-01-01'").count() == 0
 
