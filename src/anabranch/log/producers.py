@@ -79,13 +79,13 @@ class CompletedTransaction(NamedTuple):
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_by_id", "_ending", "_open", "aborted", "committed")
+    __slots__ = ("_by_id", "_open", "aborted", "committed", "ending")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
         self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction, ascending
-        # Transactions that have ended, until their markers are safe: offset of the marker, first offset.
-        self._ending: deque[tuple[int, int]] = deque()
+        self.ending: deque[tuple[int, int]] = deque()
+        """Transactions that have ended, until their markers are safe: offset of the marker, first offset."""
         self.committed = self.aborted = 0  # transactions, since the log was opened
 
     def __len__(self) -> int:
@@ -106,14 +106,14 @@ class Producers:
     def first_undecided(self) -> int | None:
         """The same, where a transaction counts as open until its marker is safe (`safe_below`)."""
         first = self.first_open_transaction
-        for _, began in self._ending:
+        for _, began in self.ending:
             if first is None or began < first:
                 first = began
         return first
 
     def safe_below(self, high_watermark: int) -> None:
         """Markers below can be lost no more: what they ended is decided."""
-        ending = self._ending
+        ending = self.ending
         while ending and ending[0][0] < high_watermark:
             ending.popleft()
 
@@ -233,7 +233,7 @@ class Producers:
         self._open.pop(header.producer_id, None)
         if first is None:
             return None
-        self._ending.append((base_offset, first))
+        self.ending.append((base_offset, first))
         if aborted:
             self.aborted += 1
         else:

@@ -12,24 +12,24 @@ from collections import deque
 
 
 class Acknowledgements:
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def wait(self, end: int) -> "asyncio.Future[None]":
         """Done once the high watermark has reached `end`."""
-        if self._waiting:  # one that repeats an earlier append waits with the last one, to stay in order
-            end = max(end, self._waiting[-1][0])
+        if self.waiting:  # one that repeats an earlier append waits with the last one, to stay in order
+            end = max(end, self.waiting[-1][0])
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((end, acknowledged))
+        self.waiting.append((end, acknowledged))
         return acknowledged
 
     def reached(self, high_watermark: int) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting and waiting[0][0] <= high_watermark:
             acknowledged = waiting.popleft()[1]
             if not acknowledged.done():
@@ -37,8 +37,14 @@ class Acknowledgements:
 
     def refuse(self, reason: Exception) -> None:
         """Nobody will say any more whether they are safe."""
-        while self._waiting:
-            acknowledged = self._waiting.popleft()[1]
+        while self.waiting:
+            acknowledged = self.waiting.popleft()[1]
             if not acknowledged.done():
                 acknowledged.set_exception(reason)
                 acknowledged.exception()  # who asked may be gone
+
+
+async def both(flushed: "asyncio.Future[None]", replicated: "asyncio.Future[None]") -> None:
+    """The lesser of two places is reached."""
+    await flushed
+    await replicated

@@ -40,7 +40,7 @@ from anabranch.log.flusher import is_due
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.meta.image import PartitionImage
 from anabranch.partition import times
-from anabranch.partition.acknowledgements import Acknowledgements
+from anabranch.partition.acknowledgements import Acknowledgements, both
 from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
 from anabranch.partition.replica import Replica
 from anabranch.partition.surroundings import Surroundings
@@ -57,11 +57,13 @@ class Partition:
     __slots__ = (
         "_acks",
         "_around",
+        "_broker",
         "_followers",
         "_hw",
         "_on_resign",
         "_replicas",
         "_start",
+        "_touched",
         "_waiters",
         "index",
         "is_ended",
@@ -84,6 +86,7 @@ class Partition:
         self.is_ended = False  # terminated: it takes no more messages, for good
         self.translations = around.translations
         self._around = around
+        self._broker, self._touched = around.broker, around.touched
         self._start = log.log_end  # of this epoch
         self._acks = Acknowledgements()
         self._waiters = Waiters()
@@ -147,7 +150,8 @@ class Partition:
         config = self.log.config
         now_ms = self._around.clock.now_ms()
         header = validation.check(batch, config, now_ms)
-        self._check_open(acks)
+        if self.why is not None or self.is_ended or self._hw.lacks_replicas:
+            self._check_open(acks)
         if (
             header.producer_id < 0
             and config.compression_type == "producer"
@@ -245,12 +249,14 @@ class Partition:
 
     def _grown(self, acks: int) -> "asyncio.Future[None] | None":
         """The log has: what an acknowledgement must wait for, if anything."""
-        end = self.log.log_end
-        around = self._around
-        around.touched.add(self.replica)
-        if self._hw.replica_reached(around.broker, end):
+        log, hw = self.log, self._hw
+        end = log.log_end
+        self._touched.add(self.replica)
+        if hw.replica_reached(self._broker, end):
             self._moved()
         self._followers.wake()
+        if hw.offset >= end and not is_due(log):
+            return None
         return self.acknowledgement(end, acks)
 
     def acknowledgement(self, end: int, acks: int = ALL) -> "asyncio.Future[None] | None":
@@ -261,7 +267,7 @@ class Partition:
         self.check_leads()
         if flushed is None:
             return self._acks.wait(end)
-        return asyncio.ensure_future(_both(flushed, self._acks.wait(end)))
+        return asyncio.ensure_future(both(flushed, self._acks.wait(end)))
 
     # --- replicas
 
@@ -286,8 +292,10 @@ class Partition:
 
     def _moved(self) -> None:
         """The high watermark has."""
-        self.log.producers.safe_below(self._hw.offset)
-        self._acks.reached(self._hw.offset)
+        if self.log.producers.ending:
+            self.log.producers.safe_below(self._hw.offset)
+        if self._acks.waiting:
+            self._acks.reached(self._hw.offset)
         self._waiters.wake()
 
     # --- reading
@@ -392,8 +400,3 @@ class Partition:
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start`..`end`."""
         return self.log.aborted_between(start, end)
-
-
-async def _both(flushed: "asyncio.Future[None]", replicated: "asyncio.Future[None]") -> None:
-    await flushed
-    await replicated

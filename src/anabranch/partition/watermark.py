@@ -23,7 +23,7 @@ _NOT_HEARD_FROM = -1
 
 
 class HighWatermark:
-    __slots__ = ("_alone", "_ends", "_in_sync", "_min_insync", "offset")
+    __slots__ = ("_alone", "_ends", "_in_sync", "_min_insync", "lacks_replicas", "offset")
 
     def __init__(self, offset: int, in_sync: frozenset[BrokerId], min_insync: int) -> None:
         self.offset = offset
@@ -32,11 +32,6 @@ class HighWatermark:
         self._min_insync = min_insync
         self._alone: BrokerId | None = None  # the only replica there is, whose end is what counts
         self._find_alone()
-
-    @property
-    def lacks_replicas(self) -> bool:
-        """Whether fewer are in sync than have to be."""
-        return len(self._in_sync) < self._min_insync
 
     def replica_reached(self, replica: BrokerId, end: int) -> bool:
         """`replica` holds every record below `end`.  True if the watermark moved."""
@@ -56,6 +51,7 @@ class HighWatermark:
         return self._advance()
 
     def _find_alone(self) -> None:
+        self.lacks_replicas = len(self._in_sync) < self._min_insync
         alone = len(self._in_sync) == 1 and self._min_insync <= 1
         self._alone = next(iter(self._in_sync)) if alone else None
 
