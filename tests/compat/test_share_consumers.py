@@ -86,6 +86,7 @@ def test_who_is_slower_than_its_lock_has_them_no_more(broker: BrokerProcess, tmp
         group.end()
 
 
+@pytest.mark.plain_broker  # another leader has forgotten a delivery that was not settled
 def test_poison_is_set_aside(broker: BrokerProcess, share_group: ShareGroup) -> None:
     """Released until it was delivered as often as allowed, or rejected: a dead letter says so."""
     make_topic(broker.bootstrap, "dlq.jobs", 2, errors_deadletterqueue_group_enable="true")
