@@ -393,9 +393,10 @@ class Partition:
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` that wrote anything, and where it ended."""
-        if epoch == self.leader_epoch:
-            return epoch, self.log.log_end
-        return self.log.epochs.end_of(epoch, self.log.log_end)
+        latest, end = self.log.epochs.latest, self.log.log_end
+        if latest < epoch <= self.leader_epoch:  # nothing of it is here, nor of a later one
+            return (epoch if latest < 0 or epoch == self.leader_epoch else latest), end
+        return self.log.epochs.end_of(epoch, end)
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start`..`end`."""
