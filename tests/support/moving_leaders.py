@@ -5,12 +5,14 @@
     python -m tests.support.moving_leaders SEED PAUSE_S AWAY_S .venv/bin/anabranch standalone ...
 
 Partitions of all topics take turns, those of internal ones too.  Each resigns because the controller has
-written that it has no leader, is without one for a moment, and is led again in the next epoch.
+written that it has no leader, is without one for a moment, and is led again in the next epoch.  One that had
+none when the broker was killed has one again when it has started.
 """
 
 import asyncio
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 
 from anabranch.base.errors import AnabranchError
@@ -27,12 +29,19 @@ def wrapper(seed: int, pause_s: float = 0.02, away_s: float = 0.05) -> tuple[str
     return (sys.executable, str(Path(__file__).resolve()), str(seed), str(pause_s), str(away_s))
 
 
-def moves_in(log: Path) -> int:
-    """How many leaders were elected after others had resigned, as the broker's log tells."""
-    return log.read_text(errors="replace").count("MOVED ")
+def moves_in(log: Path) -> Counter[str]:
+    """How many leaders were elected after others had resigned, by topic, as the broker's log tells."""
+    lines = log.read_text(errors="replace").splitlines()
+    return Counter(
+        line.removeprefix("MOVED ").rpartition("-")[0] for line in lines if line.startswith("MOVED ")
+    )
 
 
 async def _move_for_ever(node: Node, chance: random.Random, pause_s: float, away_s: float) -> None:
+    for topic in list(node.parts.host.topics()):
+        for state in topic.image.partitions:
+            if state.leader == NO_BROKER:
+                await _move(node, topic.name, state.index, away_s=0)
     while True:
         await asyncio.sleep(pause_s)
         places = [

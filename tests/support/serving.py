@@ -19,9 +19,10 @@ from uuid import UUID
 from kio.serial import entity_reader, entity_writer
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.ids import TopicName
+from anabranch.base.ids import BrokerId, TopicName
 from anabranch.base.network import FileRange
 from anabranch.log.config import LogConfig
+from anabranch.meta.image import BrokerImage
 from anabranch.partition.partition import Partition
 from anabranch.server.config import BrokerConfig, DynamicConfig, Layers
 from anabranch.server.fetch_sessions import FetchSessions
@@ -42,6 +43,9 @@ BY_ID = 13
 HEAD = b"head"  # whatever stands before the body of a request
 
 
+BROKERS = (BrokerImage(BrokerId(1), "one.example", 9092), BrokerImage(BrokerId(2), "two.example", 9093, "b"))
+
+
 class Served:
     """Partitions, and the handlers that serve them to one client."""
 
@@ -56,6 +60,7 @@ class Served:
         self.services: Any = SimpleNamespace(
             clock=self.clock,
             config=DynamicConfig(BrokerConfig.build(Layers(static, {}, {}))),
+            cluster=SimpleNamespace(image=SimpleNamespace(brokers={one.id: one for one in BROKERS})),
             partitions=self.host,
             fetch_sessions=self.sessions,
             written_topics=SimpleNamespace(),

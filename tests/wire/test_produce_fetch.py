@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from anabranch.base.errors import Corrupt
+from anabranch.base.ids import BrokerId
 from anabranch.base.network import Chunk, FileRange
+from anabranch.meta.image import BrokerImage
+from anabranch.wire.kafka.current_leader import CurrentLeader
 from anabranch.wire.kafka.encoder import request_encoder, uvarint
 from anabranch.wire.kafka.fetch import (
     COMPACTED,
@@ -32,6 +35,24 @@ BY_ID = 13
 NAMES = st.text(max_size=20)
 TEXTS = st.none() | st.text(max_size=60)
 CODES = st.sampled_from(list(ErrorCode)).map(int)
+LEADERS = st.none() | st.builds(CurrentLeader, st.integers(-1, 3).map(BrokerId), st.integers(-1, 9))
+BROKERS = {
+    one.id: one
+    for one in (
+        BrokerImage(BrokerId(1), "one.example", 9092),
+        BrokerImage(BrokerId(2), "two.example", 9093, "rack b"),
+        BrokerImage(BrokerId(3), "", 0, ""),
+    )
+}
+
+
+def assert_leaders(answer: Any, parts: list[tuple[Any, CurrentLeader | None]]) -> None:
+    """Each of `parts` has its leader, and the answer says where they all are."""
+    for part, leader in parts:
+        assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (leader or (-1, -1))
+    told = [(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints]
+    meant = [BROKERS[id] for id in sorted({leader.id for _, leader in parts if leader} & BROKERS.keys())]
+    assert told == [(one.id, one.host, one.port, one.rack) for one in meant]
 
 
 # --- produce
@@ -65,6 +86,7 @@ def produced(draw: Any) -> Produced:
         draw(whole(64)),
         draw(TEXTS),
         tuple(RecordError(*draw(st.tuples(whole(32), TEXTS))) for _ in range(draw(st.integers(0, 3)))),
+        draw(LEADERS),
     )
 
 
@@ -79,7 +101,7 @@ def topics_of(version: int, item: st.SearchStrategy[Any]) -> st.SearchStrategy[l
 def test_produce_answers_are_read_by_kio(version: int, data: st.DataObject) -> None:
     topics = data.draw(topics_of(version, produced()))
     named = [(name.bytes if isinstance(name, UUID) else name.encode(), parts) for name, parts in topics]
-    answer = read_whole(PRODUCE, version, write_produced(version, named))
+    answer = read_whole(PRODUCE, version, write_produced(version, named, BROKERS))
     assert len(answer.responses) == len(topics)
     for got, (name, partitions) in zip(answer.responses, topics, strict=True):
         assert (got.topic_id or UUID(int=0)) == name if version >= BY_ID else got.name == name
@@ -93,6 +115,11 @@ def test_produce_answers_are_read_by_kio(version: int, data: st.DataObject) -> N
                 assert part.error_message == meant.message
                 told = [(e.batch_index, e.batch_index_error_message) for e in part.record_errors]
                 assert told == [tuple(error) for error in meant.record_errors]
+    if version >= 10:
+        parts = [part for got in answer.responses for part in got.partition_responses]
+        assert_leaders(
+            answer, list(zip(parts, [one.leader for _, many in topics for one in many], strict=True))
+        )
 
 
 def append_time_of(part: Any) -> int:
@@ -183,6 +210,7 @@ def fetched(draw: Any) -> Fetched:
         draw(st.none() | pairs),
         draw(st.none() | ranges),
         draw(st.none() | st.tuples(whole(32), whole(64))),
+        draw(LEADERS),
     )
 
 
@@ -196,7 +224,7 @@ def joined(chunks: list[Chunk]) -> bytes:
 def test_fetch_answers_are_read_by_kio(version: int, data: st.DataObject) -> None:
     topics = data.draw(topics_of(version, fetched()))
     code, session = data.draw(CODES), data.draw(whole(32))
-    chunks = write_fetched(version, code, session, topics)
+    chunks = write_fetched(version, code, session, topics, BROKERS)
     assert sum(isinstance(chunk, FileRange) for chunk in chunks) == sum(
         part.records is not None for _, parts in topics for part in parts
     )
@@ -207,6 +235,11 @@ def test_fetch_answers_are_read_by_kio(version: int, data: st.DataObject) -> Non
         assert (got.topic_id or UUID(int=0)) == name if version >= BY_ID else got.topic == name
         for part, meant in zip(got.partitions, partitions, strict=True):
             assert_fetched(part, meant, version)
+    if version >= 16:
+        parts = [part for got in answer.responses for part in got.partitions]
+        assert_leaders(
+            answer, list(zip(parts, [one.leader for _, many in topics for one in many], strict=True))
+        )
 
 
 def assert_fetched(part: Any, meant: Fetched, version: int) -> None:

@@ -31,6 +31,7 @@ from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
 from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from anabranch.server.handover_records import passed, unacked_part
+from anabranch.server.kafka.current_leaders import not_fetched
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
 from anabranch.server.kafka.replica_fetch import read_for_replica
@@ -162,7 +163,7 @@ class Fetch(ToldAtOnce):
                 partitions.append(partition)
             except (AnabranchError, OSError) as error:
                 self._failed = True
-                one = Fetched(wanted.index, code_of(error), -1, -1, -1, None, None)
+                one = not_fetched(error, wanted, self._services.partitions)
             if one.diverging is not None:
                 self._failed = True
             left -= one.size_bytes
@@ -278,11 +279,12 @@ class Fetch(ToldAtOnce):
     # --- answering
 
     def answer(self) -> list[Chunk]:
-        session = self._session
+        session, brokers = self._session, self._services.cluster.image.brokers if self._failed else None
         if session is None:
-            return write_fetched(self._ctx.version, 0, NO_SESSION, self._by_topic(range(len(self._found))))
+            found = self._by_topic(range(len(self._found)))
+            return write_fetched(self._ctx.version, 0, NO_SESSION, found, brokers)
         told = [i for i in range(len(self._found)) if self._has_news(i) or self._whole]
-        chunks = write_fetched(self._ctx.version, 0, session.session_id, self._by_topic(told))
+        chunks = write_fetched(self._ctx.version, 0, session.session_id, self._by_topic(told), brokers)
         for i in told:
             if self._found[i].records is not None:
                 session.gave_records(self._wanted[i])

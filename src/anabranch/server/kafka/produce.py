@@ -27,6 +27,7 @@ from anabranch.partition.partition_log import Appended
 from anabranch.partition.served_topic import ServedTopic
 from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.server.kafka import joining
+from anabranch.server.kafka.current_leaders import leader_of
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.produce_answers import (
     Acknowledging,
@@ -58,7 +59,6 @@ from anabranch.wire.kafka.produce import (
     ProduceRequest,
     read_produce,
     read_varint,
-    write_produced,
 )
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -76,15 +76,14 @@ _INTERNAL_CLIENT = "__admin_client"  # Kafka's name for those who may write to i
 def produce(frame: memoryview, at: int, ctx: RequestContext) -> object:
     found = ctx.peer.lanes.find(frame, at, ctx.version)
     if found is not None:
-        reply = _by_lane(found[0], found[1], frame, ctx.version)
+        reply = _by_lane(found[0], found[1], frame, ctx)
         if reply is not None:
             return reply
     request = read_produce(frame, at, ctx.version)
     if _lacks_transactional_id(request):
         code = ErrorCode.transactional_id_authorization_failed
         return answer(
-            request.acks,
-            ctx.version,
+            _wanted(request, ctx),
             [
                 (topic.name, [refused(part.partition, code, None) for part in topic.partitions])
                 for topic in request.topics
@@ -112,7 +111,7 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
         produced: list[Produced] = []
         for target in targets:
             if target.partition is None or target.part.records is None:
-                produced.append(refused(target.part.partition, target.error, target.message))
+                produced.append(_refused(target))
                 continue
             try:
                 appended = target.partition.append(target.part.records, request.acks)
@@ -128,12 +127,13 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
         if target.partition is not None and not results[0][1][0].error_code:
             ctx.peer.lanes.learn(frame, at, ctx.version, request, target.partition)
     if waiting:
-        return Acknowledging(_wanted(request, ctx.version), results, waiting)
-    return answer(request.acks, ctx.version, results)
+        return Acknowledging(_wanted(request, ctx), results, waiting)
+    return answer(_wanted(request, ctx), results)
 
 
-def _by_lane(lane: Lane, at: int, frame: memoryview, version: int) -> Reply | Waiting:
+def _by_lane(lane: Lane, at: int, frame: memoryview, ctx: RequestContext) -> Reply | Waiting:
     """The answer to a request that has a lane; None if it should take the ordinary way after all."""
+    version = ctx.version
     if len(frame) - at < HEADER_SIZE:
         return None
     if version >= FLEXIBLE_VERSION:
@@ -165,11 +165,14 @@ def _by_lane(lane: Lane, at: int, frame: memoryview, version: int) -> Reply | Wa
         base_offset, append_time_ms, acknowledged = partition.append(batch, acks)
     except (AnabranchError, OSError) as error:
         # Not by the ordinary way: the batch may have its place written in it already.
-        return (write_produced(version, [(name, [failed(partition.index, error)])]),)
+        wanted = Wanted(acks, timeout_ms, version, ctx.services.cluster)
+        return answer(wanted, [(name, [failed(partition.index, error)])])
     if acknowledged is not None:
         produced = [Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)]
         unacknowledged = Unacknowledged(produced, 0, acknowledged)
-        return Acknowledging(Wanted(acks, timeout_ms, version), [(name, produced)], [unacknowledged])
+        return Acknowledging(
+            Wanted(acks, timeout_ms, version, ctx.services.cluster), [(name, produced)], [unacknowledged]
+        )
     return (head + PLACED.pack(0, base_offset, append_time_ms, partition.log_start) + tail,)
 
 
@@ -202,8 +205,12 @@ async def _produce_opening(
     return done
 
 
-def _wanted(request: ProduceRequest, version: int) -> Wanted:
-    return Wanted(request.acks, request.timeout_ms, version)
+def _wanted(request: ProduceRequest, ctx: RequestContext) -> Wanted:
+    return Wanted(request.acks, request.timeout_ms, ctx.version, ctx.services.cluster)
+
+
+def _refused(target: Target) -> Produced:
+    return refused(target.part.partition, target.error, target.message, target.leader)
 
 
 def _targets(
@@ -234,7 +241,7 @@ def _targets(
             partition = host.partition_of(topic, part.partition)
             targets.append(Target(part, partition, 0, None, kafka_name))
         except (AnabranchError, OSError) as error:
-            targets.append(Target(part, None, code_of(error), message_of(error)))
+            targets.append(Target(part, None, code_of(error), message_of(error), leader=leader_of(error)))
     return targets
 
 
@@ -278,7 +285,7 @@ async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestC
         produced: list[Produced] = []
         for target in targets:
             if target.partition is None or target.part.records is None:
-                produced.append(refused(target.part.partition, target.error, target.message))
+                produced.append(_refused(target))
                 continue
             try:
                 appended = await _append_slowly(target.partition, target, request, ctx)
@@ -290,8 +297,8 @@ async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestC
             produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
     if waiting:
-        return Acknowledging(_wanted(request, ctx.version), results, waiting)
-    return answer(request.acks, ctx.version, results)
+        return Acknowledging(_wanted(request, ctx), results, waiting)
+    return answer(_wanted(request, ctx), results)
 
 
 async def _append_slowly(

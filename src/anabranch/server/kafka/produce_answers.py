@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 from anabranch.base.errors import Corrupt, DiskFull
 from anabranch.base.seldom import Seldom
+from anabranch.cluster.cluster import Cluster
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
 from anabranch.records.record import MissingKeys
+from anabranch.server.kafka.current_leaders import leader_of
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Reply, ToldAtOnce
+from anabranch.wire.kafka.current_leader import CurrentLeader
 from anabranch.wire.kafka.produce import Produced, RecordError, write_produced
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -38,19 +41,20 @@ class Unacknowledged(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """How a client wants to be answered."""
+    """How a client wants to be answered, and the cluster that knows whom it might ask instead."""
 
     acks: int
     timeout_ms: int
     version: int
+    cluster: Cluster
 
 
 def stored(index: int, partition: Partition, appended: Appended) -> Produced:
     return Produced(index, 0, appended.base_offset, appended.append_time_ms, partition.log_start)
 
 
-def refused(index: int, code: int, message: str | None) -> Produced:
-    return Produced(index, code, -1, -1, -1, message)
+def refused(index: int, code: int, message: str | None, leader: CurrentLeader | None = None) -> Produced:
+    return Produced(index, code, -1, -1, -1, message, leader=leader)
 
 
 def failed(index: int, error: Exception) -> Produced:
@@ -59,13 +63,13 @@ def failed(index: int, error: Exception) -> Produced:
         text = "Compacted topic cannot accept message without key"
         at_fault = tuple(RecordError(number, text) for number in error.indexes[:_MAX_RECORD_ERRORS])
         return Produced(index, ErrorCode.invalid_record, -1, -1, -1, str(error), at_fault)
-    return refused(index, code_of(error), message_of(error))
+    return refused(index, code_of(error), message_of(error), leader_of(error))
 
 
-def answer(acks: int, version: int, results: Results) -> Reply:
+def answer(wanted: Wanted, results: Results) -> Reply:
     """None, or Corrupt if something is wrong, to a client that wants no answer."""
-    if acks:
-        return (write_produced(version, results),)
+    if wanted.acks:
+        return (write_produced(wanted.version, results, wanted.cluster.image.brokers),)
     for _, produced in results:
         for one in produced:
             if one.error_code:
@@ -111,9 +115,11 @@ class Acknowledging(ToldAtOnce):
                 produced[i] = produced[i]._replace(error_code=ErrorCode.request_timed_out)
             elif (error := _error_of(acknowledged)) is not None:
                 _tell(error)
-                produced[i] = produced[i]._replace(error_code=code_of(error), message=message_of(error))
+                produced[i] = produced[i]._replace(
+                    error_code=code_of(error), message=message_of(error), leader=leader_of(error)
+                )
         try:
-            self.answered.set_result(answer(self._wanted.acks, self._wanted.version, self._results))
+            self.answered.set_result(answer(self._wanted, self._results))
         except Corrupt as error:
             self.answered.set_exception(error)
         self._tell()

@@ -15,6 +15,7 @@ from anabranch.records.batch import HEADER_SIZE, TRANSACTIONAL
 from anabranch.server.kafka import joining
 from anabranch.server.kafka.joining import Joining
 from anabranch.server.kafka.registry import RequestContext
+from anabranch.wire.kafka.current_leader import CurrentLeader
 from anabranch.wire.kafka.produce import ProducePartition
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -38,6 +39,7 @@ class Target(NamedTuple):
     error: int
     message: str | None
     topic: str = ""
+    leader: CurrentLeader | None = None
 
     @property
     def place(self) -> TopicPartition:

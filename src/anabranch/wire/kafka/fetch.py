@@ -6,6 +6,7 @@ v7        sessions: an error code and a session id for the whole answer
 v11       preferred read replica
 v12       flexible; tagged diverging epoch
 v13       topics by id
+v16       tagged: the current leader of a partition that is not led here, and where brokers are
 """
 
 import struct
@@ -16,6 +17,7 @@ from uuid import UUID
 from anabranch.base.disk import Buffer
 from anabranch.base.errors import Corrupt
 from anabranch.base.network import Chunk, FileRange
+from anabranch.wire.kafka.current_leader import Brokers, CurrentLeader, leader_field, node_endpoints
 from anabranch.wire.kafka.decoder import Cursor, skip_tags
 from anabranch.wire.kafka.encoder import uvarint
 
@@ -29,6 +31,8 @@ _EPOCH_END = struct.Struct(">iq")
 _NO_REPLICA = _INT.pack(-1)
 _NOT_THROTTLED = bytes(4)
 _DIVERGING_SIZE = 1 + _EPOCH_END.size
+_FIRST_WITH_LEADERS = 16
+_LEADER_TAG = 1
 
 
 class AskedPartition(NamedTuple):
@@ -168,6 +172,7 @@ class Fetched(NamedTuple):
     aborted: list[tuple[int, int]] | None  # producer id and first offset of each transaction
     records: Chunk | None
     diverging: tuple[int, int] | None = None
+    leader: CurrentLeader | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -180,8 +185,10 @@ class Fetched(NamedTuple):
 Topics = Iterable[tuple[str | UUID, list[Fetched]]]
 
 
-def write_fetched(version: int, error_code: int, session_id: int, topics: Topics) -> list[Chunk]:
-    """The answer, from the header's tagged fields on."""
+def write_fetched(
+    version: int, error_code: int, session_id: int, topics: Topics, brokers: Brokers | None = None
+) -> list[Chunk]:
+    """The answer, from the header's tagged fields on; `brokers` are those that may be leaders in it."""
     listed = list(topics)
     out = _Chunks()
     flexible = version >= 12
@@ -196,7 +203,9 @@ def write_fetched(version: int, error_code: int, session_id: int, topics: Topics
             _write_partition(out, one, version)
         if flexible:
             out.write(b"\0")
-    if flexible:
+    if version >= _FIRST_WITH_LEADERS and brokers is not None:
+        out.write(node_endpoints((one.leader for _, partitions in listed for one in partitions), brokers))
+    elif flexible:
         out.write(b"\0")
     return out.finish()
 
@@ -250,7 +259,16 @@ def _write_partition(out: _Chunks, one: Fetched, version: int) -> None:
     if one.records is not None:
         out.attach(one.records)
     if flexible:
-        if one.diverging is None:
+        if one.diverging is None and one.leader is None:
             out.write(b"\0")
         else:
-            out.write(b"\1\0" + uvarint(_DIVERGING_SIZE) + _EPOCH_END.pack(*one.diverging) + b"\0")
+            out.write(_tagged(one, version))
+
+
+def _tagged(one: Fetched, version: int) -> bytes:
+    fields = []
+    if one.diverging is not None:
+        fields.append(b"\0" + uvarint(_DIVERGING_SIZE) + _EPOCH_END.pack(*one.diverging) + b"\0")
+    if one.leader is not None and version >= _FIRST_WITH_LEADERS:
+        fields.append(leader_field(_LEADER_TAG, one.leader))
+    return uvarint(len(fields)) + b"".join(fields)

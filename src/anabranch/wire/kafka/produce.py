@@ -4,6 +4,7 @@
     v5        answers carry the log start offset
     v8        answers carry messages and the records at fault
     v9        flexible: compact lengths, tagged fields
+    v10       tagged: the current leader of a partition that is not led here, and where brokers are
     v13       topics by id
 
 The records stay a view into the frame.  Whatever the bytes claim, what is given out lies inside it, and
@@ -15,6 +16,7 @@ import struct
 from typing import NamedTuple
 
 from anabranch.base.errors import Corrupt
+from anabranch.wire.kafka.current_leader import Brokers, CurrentLeader, leader_field, node_endpoints
 from anabranch.wire.kafka.encoder import uvarint
 
 _SHORT = struct.Struct(">h")
@@ -28,6 +30,8 @@ MAX_ITEMS = 50_000
 _MAX_TAGS = 16  # of one item; there is none yet that has any
 _NOT_THROTTLED = bytes(4)
 _NONE_TAGGED = b"\0"
+_FIRST_WITH_LEADERS = 10
+_LEADER_TAG = 0
 
 
 class ProducePartition(NamedTuple):
@@ -62,6 +66,7 @@ class Produced(NamedTuple):
     log_start: int
     message: str | None = None
     record_errors: tuple[RecordError, ...] = ()
+    leader: CurrentLeader | None = None
 
 
 def read_produce(frame: memoryview, at: int, version: int) -> ProduceRequest:
@@ -182,12 +187,17 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> ProduceRequest:
 # --- answers
 
 
-def write_produced(version: int, topics: list[tuple[bytes, list[Produced]]]) -> bytes:
-    """The answer, from the header's tagged fields on."""
-    return _write_flexible(version, topics) if version >= 9 else _write_legacy(version, topics)
+ProducedTopics = list[tuple[bytes, list[Produced]]]
 
 
-def _write_legacy(version: int, topics: list[tuple[bytes, list[Produced]]]) -> bytes:
+def write_produced(version: int, topics: ProducedTopics, brokers: Brokers | None = None) -> bytes:
+    """The answer, from the header's tagged fields on; `brokers` are those that may be leaders in it."""
+    if version < 9:
+        return _write_legacy(version, topics)
+    return _write_flexible(version, topics, brokers or {})
+
+
+def _write_legacy(version: int, topics: ProducedTopics) -> bytes:
     out = [_INT.pack(len(topics))]
     for name, partitions in topics:
         out += (_SHORT.pack(len(name)), name, _INT.pack(len(partitions)))
@@ -218,8 +228,9 @@ def _compact_text(text: str | None) -> bytes:
     return uvarint(len(raw) + 1) + raw
 
 
-def _write_flexible(version: int, topics: list[tuple[bytes, list[Produced]]]) -> bytes:
+def _write_flexible(version: int, topics: ProducedTopics, brokers: Brokers) -> bytes:
     out = [_NONE_TAGGED, uvarint(len(topics) + 1)]
+    leaders: list[CurrentLeader] = []
     for name, partitions in topics:
         if version < 13:
             out.append(uvarint(len(name) + 1))
@@ -233,7 +244,12 @@ def _write_flexible(version: int, topics: list[tuple[bytes, list[Produced]]]) ->
             out.append(uvarint(len(one.record_errors) + 1))
             for number, message in one.record_errors:
                 out += (_INT.pack(number), _compact_text(message), _NONE_TAGGED)
-            out += (_compact_text(one.message), _NONE_TAGGED)
+            out.append(_compact_text(one.message))
+            if one.leader is None or version < _FIRST_WITH_LEADERS:
+                out.append(_NONE_TAGGED)
+            else:
+                leaders.append(one.leader)
+                out += (b"\1", leader_field(_LEADER_TAG, one.leader))
         out.append(_NONE_TAGGED)
-    out += (_NOT_THROTTLED, _NONE_TAGGED)
+    out += (_NOT_THROTTLED, node_endpoints(leaders, brokers) if leaders else _NONE_TAGGED)
     return b"".join(out)
