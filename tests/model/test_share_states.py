@@ -33,6 +33,7 @@ from anabranch.log.config import LogConfig
 from anabranch.partition.partition import Partition
 from tests.support.coordinators import Coordinators
 from tests.support.hosts import a_host
+from tests.support.images import topic_image
 from tests.support.logs import SetClock
 
 PARTITIONS = 2
@@ -53,7 +54,7 @@ class Kept:
 
     def add(self) -> None:
         config = LogConfig.build(ShareStateConfig().topic_config, {})
-        self.host.add_topic(TopicName.from_kafka(SHARE_STATE_TOPIC), ID, PARTITIONS, config)
+        self.host.add_topic(topic_image(SHARE_STATE_TOPIC, ID, PARTITIONS), config)
 
     async def make(self) -> None:
         self.add()

@@ -117,6 +117,7 @@ class StoredPositions:
         self._groups = groups
         self._states = states
         self._topics = topics
+        self._held: dict[tuple[str, int], int] = {}  # where `hold` last was when all of it was safe
 
     # --- positions
 
@@ -127,7 +128,7 @@ class StoredPositions:
         found = {}
         for subscription, state in (await self._states.of_topic(topic, partition)).items():
             name = OffsetKey(subscription, topic, partition)
-            committed = self._committed_in(await self._groups.look(subscription), name)
+            committed = await self._groups.ask(subscription, partial(self._committed_in, name=name))
             if committed is not None:
                 found[subscription] = _stored(name, state, committed)
         return found
@@ -135,10 +136,14 @@ class StoredPositions:
     async def position(self, name: CursorName) -> int | None:
         if self._topics.by_name(OFFSETS_TOPIC) is None:
             return None
-        shard = await self._groups.look(name.subscription)
-        if has_readers(shard, name.subscription, name.topic):
-            raise _in_use(OffsetKey(*name))
-        committed = self._committed_in(shard, OffsetKey(*name))
+        key = OffsetKey(*name)
+
+        def seen(shard: GroupShard) -> tuple[bool, CommittedOffset | None]:
+            return has_readers(shard, name.subscription, name.topic), self._committed_in(shard, key)
+
+        is_read, committed = await self._groups.ask(name.subscription, seen)
+        if is_read:
+            raise _in_use(key)
         return None if committed is None else max(0, committed.offset)
 
     async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, AnabranchError]:
@@ -161,17 +166,26 @@ class StoredPositions:
     def hold(self, topic: str, partition: int) -> int | None:
         """The least position of the partition's subscriptions: what is there from it on is not too old.
 
-        None if it has none.  0, which holds everything, while they are not known.
+        None if it has none.  0, which holds everything, while they are not known.  One that is not safe yet
+        lets go of nothing: it may be lost.
         """
+        place = (topic, partition)
         try:
+            subscriptions = list(self._states.known_of_topic(topic, partition))
             positions = [
                 committed.offset
-                for subscription in self._states.known_of_topic(topic, partition)
+                for subscription in subscriptions
                 if (committed := self._known(OffsetKey(subscription, topic, partition))) is not None
             ]
+            are_safe = all(map(self._groups.is_safe, subscriptions))
         except _NOT_KNOWN:
             return 0
-        return min(positions, default=None)
+        if not positions:
+            self._held.pop(place, None)
+            return None
+        if are_safe:
+            self._held[place] = min(positions)
+        return min(self._held.get(place, 0), *positions)
 
     def ahead(self, group_id: str, topic: str, partition: int) -> Cursor | None:
         """What the subscription of a group's name has acknowledged, if members of the group read the topic.

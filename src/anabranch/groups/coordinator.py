@@ -83,6 +83,10 @@ class GroupCoordinator:
         """The same, of every shard that has groups."""
         return [await self._runtime.ask(index, read) for index in self._topic.in_use()]
 
+    def is_safe(self, group_id: str) -> bool:
+        """Whether all that `known` shows is."""
+        return self._runtime.is_safe(self.shard_of(group_id))
+
     async def look_at_all(self) -> list[GroupShard]:
         """Every shard that has groups."""
         return [await self._runtime.look(index) for index in self._topic.in_use()]

@@ -339,8 +339,9 @@ class CommittedOffsets:
         offsets = self._committed.setdefault(name.group_id, {}).setdefault(name.topic, {})
         before = offsets.get(name.partition)
         offsets[name.partition] = offset
-        # What an old log says of moves back was seen to when they were made.
-        is_back = self._is_loaded and before is not None and offset.offset < before.offset
+        if not self._is_loaded:  # what an old log says of moves was seen to when they were made
+            return
+        is_back = before is not None and offset.offset < before.offset
         if is_back or self._around.subscriptions.is_open(name.group_id):
             self._around.subscriptions.moved(name, offset.value)
 

@@ -32,7 +32,7 @@ Times are those of the wall, as they are kept in records; timers run on the even
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -40,16 +40,13 @@ from anabranch.base.clock import Clock
 from anabranch.base.errors import (
     AnabranchError,
     CoordinatorLoading,
-    CoordinatorNotAvailable,
-    Fenced,
-    Invalid,
     NotCoordinator,
     NotFound,
     NotOwner,
     TimedOut,
-    UnknownTopic,
 )
 from anabranch.base.seldom import Seldom
+from anabranch.groups.effect_answers import answer, fail, refusal, refuse
 from anabranch.groups.effect_batches import batch_of, first_part
 from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.groups.replaying import replay_from
@@ -73,7 +70,7 @@ _PATIENCE_S = 1.0  # how long a request waits for its shard to be loaded
 class _Served(Generic[S]):
     """A shard, its partition, and the timers that run for it."""
 
-    __slots__ = ("held", "loading", "partition", "shard", "timers", "unsafe", "waiting")
+    __slots__ = ("held", "loading", "outlive", "partition", "shard", "timers", "unsafe", "waiting")
 
     def __init__(self, shard: S, partition: Partition) -> None:
         self.shard = shard
@@ -85,6 +82,8 @@ class _Served(Generic[S]):
         """Of those that wait, the ones that wait for a later decision."""
         self.unsafe: asyncio.Future[None] | None = None
         """Done when the last record that was written is safe."""
+        self.outlive: Callable[[], None] = lambda: None
+        """The shard does not end with the partition's leader any more: it is given up before."""
 
     def abandon(self) -> None:
         """The partition is served here no more: nothing will come, nobody should wait."""
@@ -93,7 +92,7 @@ class _Served(Generic[S]):
         for timer in self.timers.values():
             timer.cancel()
         self.timers.clear()
-        _refuse(self.waiting)
+        refuse(self.waiting)
 
     def wait(self, token: "asyncio.Future[Answer]", effects: Effects) -> None:
         """`token` is not answered yet, by these effects or later ones."""
@@ -154,7 +153,7 @@ class Runtime(Generic[S]):
         if not token.done():
             served.wait(token, effects)
             if self._is_stopping:
-                _refuse(served.held)
+                refuse(served.held)
         return token
 
     def end_transaction(
@@ -204,23 +203,33 @@ class Runtime(Generic[S]):
 
     async def ask(self, index: int, read: Callable[[S], Seen]) -> Seen:
         """What `read` sees of shard `index`, once that is safe.  NotCoordinator if it never will be."""
-        shard = await self.look(index)
-        seen, unsafe = read(shard), self._find(index).unsafe
-        if unsafe is not None:
-            timeout_s = _PATIENCE_S if self._timeout_ms is None else self._timeout_ms() / 1000
-            try:
-                await asyncio.wait_for(asyncio.shield(unsafe), timeout_s)
-            except TimeoutError as error:
-                raise CoordinatorLoading(f"shard {index} waits for its replicas") from error
-            except (AnabranchError, OSError) as error:
-                raise _refusal(error) from error
+        seen = read(await self.look(index))
+        await self.settled(index)
         return seen
+
+    async def settled(self, index: int) -> None:
+        """Return when all that shard `index` knows by now is safe; raises as `ask`."""
+        unsafe = self._find(index).unsafe
+        if unsafe is None:
+            return
+        timeout_s = _PATIENCE_S if self._timeout_ms is None else self._timeout_ms() / 1000
+        try:
+            await asyncio.wait_for(asyncio.shield(unsafe), timeout_s)
+        except TimeoutError as error:
+            raise CoordinatorLoading(f"shard {index} waits for its replicas") from error
+        except (AnabranchError, OSError) as error:
+            raise refusal(error) from error
+
+    def is_safe(self, index: int) -> bool:
+        """Whether all that shard `index` knows is."""
+        unsafe = self._find(index).unsafe
+        return unsafe is None or unsafe.done()
 
     def let_go(self) -> None:
         """The node is about to stop: nobody waits for others any more, as members do for a rebalance."""
         self._is_stopping = True
         for served in self._served.values():
-            _refuse(served.held)
+            refuse(served.held)
 
     def close(self) -> None:
         for served in self._served.values():
@@ -253,7 +262,7 @@ class Runtime(Generic[S]):
     def _open(self, index: int) -> _Served[S]:
         try:
             served = _Served(self._new_shard(index), self._partitions.partition(index))
-            served.partition.on_resign(lambda: self._resigned(index, served))
+            served.outlive = served.partition.on_resign(lambda: self._resigned(index, served))
             return served
         except NotOwner as error:
             raise NotCoordinator(str(error)) from error
@@ -279,6 +288,7 @@ class Runtime(Generic[S]):
             self._loaded(index, served)
         except Exception as error:  # noqa: BLE001  or everybody would wait for it for ever
             served.loading = None
+            served.outlive()
             served.abandon()
             self._served.pop(index, None)
             if not served.partition.retired:  # else it is the topic that has gone, and its files are closed
@@ -318,7 +328,7 @@ class Runtime(Generic[S]):
     def _answer_when_safe(self, served: _Served[S], effects: Effects) -> None:
         unsafe = served.unsafe
         if unsafe is None or unsafe.done():
-            _answer(effects.replies)
+            answer(effects.replies)
         else:
             self._wait(served, effects, unsafe)
 
@@ -334,7 +344,7 @@ class Runtime(Generic[S]):
 
     def _late(self, effects: Effects, timeout_ms: int) -> None:
         """The records are in the log, but nobody should wait any longer to hear that they are safe."""
-        _fail(effects, TimedOut(f"not acknowledged within {timeout_ms} ms"))
+        fail(effects, TimedOut(f"not acknowledged within {timeout_ms} ms"))
 
     def _acknowledged(
         self,
@@ -351,11 +361,11 @@ class Runtime(Generic[S]):
         if isinstance(error, Exception):
             self._lost(served, effects, error)
         else:
-            _answer(effects.replies)
+            answer(effects.replies)
 
     def _lost(self, served: _Served[S], effects: Effects, error: Exception) -> None:
         _trouble.warning("%s: records of its coordinator could not be written: %s", served.partition, error)
-        _fail(effects, error)
+        fail(effects, error)
 
     def _set_all(self, served: _Served[S], effects: Effects, *, cancel: bool = True) -> None:
         for timer, time_ms in effects.timers.items():
@@ -390,33 +400,3 @@ def _apply(served: _Served[S], effects: Effects) -> None:
             served.shard.replay_pending(effects.producer.producer_id, record.key, record.value)
     for change in effects.then:
         change()
-
-
-def _refusal(error: Exception) -> Exception:
-    """What a client is told that could not be served for `error`: as Kafka's coordinators tell it."""
-    if isinstance(error, Invalid | Fenced):
-        return error
-    if isinstance(error, UnknownTopic | TimedOut):
-        return CoordinatorNotAvailable(str(error))
-    return NotCoordinator(str(error))
-
-
-def _fail(effects: Effects, error: Exception) -> None:
-    """What was decided is not said: whoever waits is told `error`, or what the decision has for that."""
-    _answer(effects.otherwise)
-    refusal = _refusal(error)
-    for token, _ in effects.replies:
-        if isinstance(token, asyncio.Future) and not token.done():
-            token.set_exception(refusal)
-
-
-def _refuse(tokens: Iterable["asyncio.Future[Answer]"]) -> None:
-    for token in tokens:
-        if not token.done():
-            token.set_exception(NotCoordinator("the coordinator is served here no more"))
-
-
-def _answer(replies: list[tuple[Token, Answer]]) -> None:
-    for token, answer in replies:
-        if isinstance(token, asyncio.Future) and not token.done():
-            token.set_result(answer)

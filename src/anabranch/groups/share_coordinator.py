@@ -110,10 +110,9 @@ class ShareCoordinator:
     async def find(self, group_id: str) -> ShareGroup:
         """Refused if there is no such share group."""
         try:
-            shard = await self._groups.look(group_id)
+            return await self._groups.ask(group_id, lambda shard: shard.share.find(group_id))
         except CoordinatorNotAvailable as error:  # there are no groups at all
             raise requests.not_a_share_group(group_id, exists=False) from error
-        return shard.share.find(group_id)
 
     async def state_of(self, key: ShareKey) -> Snapshot | None:
         return await self.states.look(key)

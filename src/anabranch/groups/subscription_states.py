@@ -139,7 +139,10 @@ class SubscriptionStates:
 
     async def of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
         await self._load()
-        return self.known_of_topic(topic, partition)
+        found = self.known_of_topic(topic, partition)
+        for index in {self.shard_of(group_id) for group_id in found}:
+            await self._runtime.settled(index)
+        return found
 
     def known_of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
         """The subscriptions of a partition.  NotCoordinator or CoordinatorLoading if not all are here."""
@@ -164,16 +167,27 @@ class SubscriptionStates:
     async def pending_acks(self, name: OffsetKey) -> dict[TxnId, dict[int, bytes]]:
         await self._load()
         shard = self._shard(name.group_id)
-        return {} if shard is None else shard.pending_acks(name)
+        if shard is None:
+            return {}
+        found = shard.pending_acks(name)
+        await self._runtime.settled(self.shard_of(name.group_id))
+        return found
 
     async def acknowledged_by(self, index: int, producer_id: int) -> list[tuple[OffsetKey, TxnId]]:
         """Subscriptions of shard `index` of which a transaction of that producer acknowledges messages."""
-        return (await self._runtime.load(index)).acknowledged_by(producer_id)
+        found = (await self._runtime.load(index)).acknowledged_by(producer_id)
+        await self._runtime.settled(index)
+        return found
 
     async def snapshot_of(self, place: TopicPartition, topic_id: UUID) -> bytes | None:
         await self._load()
-        shard = self._shard(_name_of(place))
-        return None if shard is None else shard.snapshot_of(place, topic_id)
+        key = _name_of(place)
+        shard = self._shard(key)
+        if shard is None:
+            return None
+        found = shard.snapshot_of(place, topic_id)
+        await self._runtime.settled(self.shard_of(key))
+        return found
 
 
 def _name_of(place: TopicPartition) -> str:

@@ -17,7 +17,7 @@ the partition, CoordinatorLoading while the shard is being read, CoordinatorUnre
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from anabranch.base.clock import Clock
@@ -49,6 +49,7 @@ _trouble = Seldom(log, 10.0)
 STATE_TOPIC = "__transaction_state"
 _RETRY_S = 0.1
 _EXPIRED_A_BATCH = 1000
+_AT_ONCE = 64  # transactions that are completed at the same time
 
 
 class NoTransactions(NotCoordinator):
@@ -78,6 +79,8 @@ class TransactionCoordinator:
         self._unfinished: set[tuple[int, str]] = set()
         self._unread: set[int] = set()
         self._elected: set[int] = set()
+        self.on_loaded: Callable[[Mapping[str, Transaction]], None] = lambda found: None
+        """Told of transactions that this broker coordinates from now on."""
         self._work = asyncio.Event()
         self._loaded = asyncio.Event()
 
@@ -198,6 +201,10 @@ class TransactionCoordinator:
         shard = self._runtime.read(self.shard_of(transactional_id))
         return shard.transactions.get(transactional_id)
 
+    async def settled(self, transactional_id: str) -> None:
+        """Return when what is known of it is safe: what a client may be told."""
+        await self._runtime.settled(self.shard_of(transactional_id))
+
     def all(self) -> dict[str, Transaction]:
         """Every transaction there is.  CoordinatorLoading, or -Unreadable, while not all are known."""
         if not self._loaded.is_set():
@@ -233,8 +240,9 @@ class TransactionCoordinator:
             if now >= next_expiry:
                 next_expiry = now + self._config().expiration_check_interval_ms / 1000
                 await self._each_shard(self._expire)
-            for index, transactional_id in tuple(self._unfinished):
-                await self._finish(index, transactional_id)
+            unfinished = list(self._unfinished)
+            for i in range(0, len(unfinished), _AT_ONCE):  # one that has to wait does not hold up the others
+                await asyncio.gather(*[self._finish(*one) for one in unfinished[i : i + _AT_ONCE]])
             if self._unfinished:  # not to be woken: what has just failed says that there is work
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -272,8 +280,9 @@ class TransactionCoordinator:
             self._unread.add(index)
         else:
             self._unread.discard(index)
-            prepared = self._runtime.read(index).prepared()
-            self._unfinished.update((index, id) for id in prepared)
+            shard = self._runtime.read(index)
+            self._unfinished.update((index, id) for id in shard.prepared())
+            self.on_loaded(shard.transactions)
 
     async def _each_shard(self, work: Callable[[TransactionShard, int], Awaitable[None]]) -> None:
         for shard in self._runtime.shards():

@@ -30,7 +30,7 @@ from anabranch.client.requests import FETCH, LIST_OFFSETS, Request
 from anabranch.client.settings import Settings
 from anabranch.log.flusher import is_due
 from anabranch.log.segment import Segment
-from anabranch.meta.image import PartitionImage
+from anabranch.meta.image import NO_BROKER, PartitionImage
 from anabranch.partition.config import ReplicationConfig
 from anabranch.partition.following import Following
 from anabranch.partition.host import PartitionHost
@@ -64,34 +64,39 @@ class Surroundings(NamedTuple):
     """Segments were cut off; returns when that is written down."""
 
 
+class Followed(NamedTuple):
+    """A partition to be followed, whose log need not be open yet."""
+
+    topic: ServedTopic
+    state: PartitionImage
+
+    def __str__(self) -> str:
+        return f"{self.topic.name.kafka}-{self.state.index}"
+
+
 class Followers:
     """The partitions that this broker follows."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
-        self._leaders: dict[Place, BrokerId] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] | None = None
 
     def follow(self, topic: ServedTopic, state: PartitionImage) -> None:
         """The partition has this state from now on."""
         place = (topic.topic_id, state.index)
-        before = self._leaders.pop(place, None)
-        if before is not None:
-            self._fetchers[before].drop(place)
+        for each in self._fetchers.values():
+            each.drop(place)
         me = self._around.broker
-        if state.leader in (me, -1) or me not in state.replicas:
+        if state.leader in (me, NO_BROKER) or me not in state.replicas:
             return
-        replica = self._around.host.replica_of(topic, state.index)
-        log.info("%s: follows broker %d in epoch %d", replica, state.leader, state.leader_epoch)
-        self._leaders[place] = state.leader
         fetcher = self._fetchers.get(state.leader)
         if fetcher is None:
             fetcher = self._fetchers[state.leader] = ReplicaFetcher(state.leader, self._around)
             if self.failed is not None:
                 self._start(fetcher)
-        fetcher.add(place, Following(replica, state.leader_epoch, self._around.disk))
+        fetcher.add(place, Followed(topic, state))
 
     def _start(self, fetcher: "ReplicaFetcher") -> None:
         task = asyncio.ensure_future(fetcher.run())
@@ -125,19 +130,20 @@ class ReplicaFetcher:
     def __init__(self, leader: BrokerId, around: Surroundings) -> None:
         self._leader = leader
         self._around = around
-        self._following: dict[Place, Following] = {}
+        self._followed: dict[Place, Followed] = {}
+        self._following: dict[Place, Following] = {}  # of these, those whose logs are open
         self._later: dict[Place, float] = {}  # when those are due that failed
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
         self._work = asyncio.Event()
         settings = Settings("", f"broker-{around.broker}-fetcher")
         self._client = AsyncClient(settings, around.network, around.clock, around.random)
 
-    def add(self, place: Place, following: Following) -> None:
-        self._following[place] = following
-        self._later.pop(place, None)
+    def add(self, place: Place, followed: Followed) -> None:
+        self._followed[place] = followed
         self._work.set()
 
     def drop(self, place: Place) -> None:
+        self._followed.pop(place, None)
         self._following.pop(place, None)
         self._later.pop(place, None)
 
@@ -164,11 +170,35 @@ class ReplicaFetcher:
         now = self._around.clock.monotonic()
         for place in [place for place, following in self._following.items() if following.replica.is_closed]:
             self.drop(place)  # the topic was deleted
-        return {
-            place: following
-            for place, following in self._following.items()
-            if self._later.get(place, now) <= now
-        }
+        due: dict[Place, Following] = {}
+        for place, followed in list(self._followed.items()):
+            if self._later.get(place, now) <= now:
+                following = self._following.get(place) or self._open(place, followed)
+                if following is not None:
+                    due[place] = following
+        return due
+
+    def _open(self, place: Place, followed: Followed) -> Following | None:
+        """None if its log cannot be opened now: it is tried again later."""
+        topic, state = followed
+        if self._around.host.topic_by_id(topic.topic_id) is not topic:
+            self.drop(place)
+            return None
+        try:
+            replica = self._around.host.replica_of(topic, state.index)
+        except (AnabranchError, OSError) as error:
+            self._failed(place, str(followed), error)
+            return None
+        log.info("%s: follows broker %d in epoch %d", replica, state.leader, state.leader_epoch)
+        following = self._following[place] = Following(replica, state.leader_epoch, self._around.disk)
+        return following
+
+    def _failed(self, place: Place, name: str, error: Exception) -> None:
+        pause_s = self._around.config.fetch_backoff_ms / 1000
+        self._later[place] = self._around.clock.monotonic() + pause_s
+        _trouble.warning(
+            "%s: following broker %d failed, again in %.1f s: %s", name, self._leader, pause_s, error
+        )
 
     async def _rest(self) -> None:
         """Until there is something to fetch."""
@@ -224,6 +254,7 @@ class ReplicaFetcher:
     # --- one partition
 
     async def _take(self, place: Place, following: Following, part: Any) -> None:
+        before = following.replica.high_watermark
         try:
             if part.error_code == ErrorCode.offset_out_of_range:
                 start, end = await self._bounds(following)
@@ -234,7 +265,8 @@ class ReplicaFetcher:
                 check(part.error_code, str(following.replica))
                 dropped = following.answered(part)
             opened = following.replica.log
-            self._around.host.touched.add(following.replica)
+            if dropped or part.records or following.replica.high_watermark != before:
+                self._around.host.touched.add(following.replica)
             if dropped:
                 log.info("%s: cut at offset %d, as its leader has it", following.replica, opened.log_end)
                 await self._around.truncated(following, dropped)
@@ -243,15 +275,7 @@ class ReplicaFetcher:
         except DiskFailed:
             raise
         except (AnabranchError, OSError) as error:
-            pause_s = self._around.config.fetch_backoff_ms / 1000
-            self._later[place] = self._around.clock.monotonic() + pause_s
-            _trouble.warning(
-                "%s: fetching from broker %d failed, again in %.1f s: %s",
-                following.replica,
-                self._leader,
-                pause_s,
-                error,
-            )
+            self._failed(place, str(following.replica), error)
         else:
             self._later.pop(place, None)
 

@@ -61,8 +61,10 @@ class Following:
 
     def begin_within(self, start: int, end: int) -> list[Segment]:
         """The leader's log is from `start` to `end`, and ours ends elsewhere."""
-        if self.replica.log.log_end < start:
-            dropped = truncate_fully_and_start_at(self._disk, self.replica.log, start)
+        opened = self.replica.log
+        if opened.log_end < start or end < opened.log_start:
+            start = min(max(start, opened.log_start), end)
+            dropped = truncate_fully_and_start_at(self._disk, opened, start)
             self.replica.truncated()
             return dropped
         return self._cut(end)

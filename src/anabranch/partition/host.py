@@ -116,9 +116,15 @@ class PartitionHost:
         added = image.partition_count - before.partition_count
         topic.partitions += [None] * added
         topic.replicas += [None] * added
-        for old, new in zip(before.partitions, image.partitions, strict=False):
-            if old is not new and old != new:
-                self._state_changed(topic, old, new)
+        moved = [
+            new
+            for old, new in zip(before.partitions, image.partitions, strict=False)
+            if old is not new and old != new and self._is_moved(topic, old, new)
+        ]
+        for state in moved:  # after all that have to have resigned
+            if state.leader == self._broker:
+                self.on_elected(topic, state.index)
+            self.on_state(topic, state)
         for state in image.partitions[before.partition_count :]:
             if len(state.replicas) > 1:
                 self.on_state(topic, state)
@@ -127,17 +133,16 @@ class PartitionHost:
             if partition is not None:
                 partition.is_ended = True
 
-    def _state_changed(self, topic: ServedTopic, old: PartitionImage, new: PartitionImage) -> None:
+    def _is_moved(self, topic: ServedTopic, old: PartitionImage, new: PartitionImage) -> bool:
+        """Whether there is another leader, or the same in another epoch: who leads here has resigned then."""
         partition = topic.partitions[new.index]
         if (old.leader, old.leader_epoch) == (new.leader, new.leader_epoch):
             if partition is not None:
                 partition.replicas_changed(new)
-            return
+            return False
         if partition is not None:
             self._resign(topic, partition, topic.elsewhere(new))
-        if new.leader == self._broker:
-            self.on_elected(topic, new.index)
-        self.on_state(topic, new)
+        return True
 
     def configure_topic(self, name: TopicName, config: LogConfig) -> None:
         topic = self._by_name[name.kafka]

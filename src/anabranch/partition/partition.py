@@ -181,7 +181,11 @@ class Partition:
         self.check_leads()
         if self.is_ended:
             raise PolicyViolation("the topic is terminated: it takes no more messages")
-        if acks == ALL and self._hw.lacks_replicas:
+        if acks == ALL:
+            self._check_replicas()
+
+    def _check_replicas(self) -> None:
+        if self._hw.lacks_replicas:
             raise NotEnoughReplicas(f"{self}: fewer replicas are in sync than min.insync.replicas asks for")
 
     def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
@@ -206,6 +210,7 @@ class Partition:
     ) -> AppendedEntries:
         """Store what a Pulsar producer sent, in one go; `producer`, by id and epoch, if in a transaction."""
         self.check_leads()
+        self._check_replicas()
         if producer is not None:
             self.log.producers.check_producer(*producer)
         now_ms = self._around.clock.now_ms()
@@ -219,6 +224,7 @@ class Partition:
         """Store a batch that a coordinator of this broker made.  Its producer, if any, does not number it."""
         header = read_header(batch)
         self.check_leads()
+        self._check_replicas()
         if len(batch) > self.log.config.max_message_bytes:
             raise TooLarge(
                 f"the batch is {len(batch)} bytes, max.message.bytes is {self.log.config.max_message_bytes}"
@@ -344,7 +350,7 @@ class Partition:
     def check_leads(self) -> None:
         """Raise what `resign` was given, if this one leads no more."""
         if self.why is not None:
-            raise self.why
+            raise self.why.with_traceback(None)  # else it grows with each who is told
 
     def on_resign(self, leave: Callable[[], None]) -> Callable[[], None]:
         """Call `leave` when this leader resigns: what exists only while it leads goes with it.

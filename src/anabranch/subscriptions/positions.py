@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import msgspec
 
+from anabranch.base.errors import NotOwner, UnknownTopic
 from anabranch.base.turns import Turns
 from anabranch.subscriptions.durable import (
     CursorName,
@@ -167,11 +168,14 @@ class Positions:
     def topic_deleted(self, topic: str) -> None:
         """Its subscriptions are no more; the store forgets them by itself."""
         for place in [place for place in self._open if place[0] == topic]:
-            for cursor in self._open.pop(place).values():
-                _less(self._names, cursor.name.subscription, 1)
+            for cursor in self._open[place].values():
                 cursor.is_deleted = True
-                self._let_go(cursor, cursor.attachments)
-                self._flushing.forget(cursor)
+            self.abandon(*place)
+
+    def abandon(self, topic: str, partition: int) -> None:
+        """Let go of a partition's subscriptions without keeping anything."""
+        for cursor in list(self._open.get((topic, partition), {}).values()):
+            self._forget(cursor)
 
     # --- asking
 
@@ -187,7 +191,8 @@ class Positions:
         """The committed offset is now at `position`, where a Kafka client has put it."""
         cursor = self.find(name)
         if cursor is not None and not cursor.attachments and position != cursor.saved:
-            cursor.sighted(position, *self._bounds(name.topic, name.partition))
+            with suppress(NotOwner, UnknownTopic):  # whoever attaches next looks again
+                cursor.sighted(position, *self._bounds(name.topic, name.partition))
 
     def find(self, name: CursorName) -> DurableCursor | None:
         """The cursor, if its topic is open."""

@@ -9,7 +9,6 @@ deleted is closed, one whose rules change is told so.
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
-from contextlib import suppress
 
 from anabranch.base.backoff import Backoff
 from anabranch.base.errors import AnabranchError, NotOwner, UnknownTopic
@@ -17,6 +16,7 @@ from anabranch.base.ids import TopicName
 from anabranch.meta.image import ImageChange
 from anabranch.partition.partition import Partition
 from anabranch.topics.errors import TopicClosed
+from anabranch.topics.leaving import leave
 from anabranch.topics.non_persistent import NonPersistentTopic
 from anabranch.topics.surroundings import Surroundings
 from anabranch.topics.topic import Topic
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 AnyTopic = Topic | NonPersistentTopic
 
 _AT_ONCE = 64  # topics that are closed at the same time
-_KEEP_S = 30.0  # for which it is tried to keep what was acknowledged when a leader has resigned
 _ELECTION_S = 10.0  # for which a topic is opened that has no leader
 _FIRST_RETRY_S, _MOST_RETRY_S = 0.02, 0.5
 
@@ -94,8 +93,13 @@ class Topics:
         topic: AnyTopic
         if name.is_persistent:
             topic = Topic(facts.name, index, facts, await self._led(facts.name, index), self._around)
-            await topic.load()
-            topic.partition.check_leads()
+            try:
+                await topic.load()
+                topic.partition.check_leads()
+            except BaseException:
+                topic.abandon()
+                self._around.positions.abandon(facts.name.kafka, index)
+                raise
         else:
             topic = NonPersistentTopic(facts.name, index, facts, self._around)
         still = self._around.catalog.locate(name)
@@ -154,23 +158,7 @@ class Topics:
         """The leader of its partition has: another one serves it from now on, here or elsewhere."""
         if self._open.get(name) is topic and not isinstance(topic.partition.why, UnknownTopic):
             topic.abandon()
-            self._close_soon(name, topic, self._keep(topic))
-
-    async def _keep(self, topic: Topic) -> None:
-        """Keep what was acknowledged: whoever serves the topic next must not deliver it again."""
-        backoff = Backoff(_FIRST_RETRY_S, _MOST_RETRY_S)
-        deadline_s = self._around.clock.monotonic() + _KEEP_S
-        while True:
-            try:
-                await topic.subscriptions.keep_all()
-                break
-            except (AnabranchError, OSError) as error:
-                if self._around.clock.monotonic() > deadline_s:
-                    log.warning("%s: what was acknowledged last comes again: %s", topic.full_name, error)
-                    break
-            await asyncio.sleep(backoff.next_s())
-        with suppress(AnabranchError, OSError):  # said already; what deduplication knows is in the log
-            await topic.close()
+            self._close_soon(name, topic, leave(topic, self._around))
 
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
         """Delete a topic, by its whole name, from the cluster.  TopicBusy if it is used, unless forced."""

@@ -377,16 +377,6 @@ class Subscriptions:
             moved = held.look(now_s) or moved
         return moved
 
-    async def keep_all(self) -> None:
-        """Return when everything that was acknowledged is kept."""
-        kept = [held.durable for held in self if held.durable is not None and not held.durable.is_deleted]
-        kept = [durable for durable in kept if durable.attachments or durable.is_own]
-        for failure in await asyncio.gather(
-            *[self._around.positions.save(durable) for durable in kept], return_exceptions=True
-        ):
-            if failure is not None:
-                raise failure
-
     async def save(self) -> None:
         """Keep everything, and let go of it: the topic closes."""
         kept = [held.durable for held in self if held.durable is not None and not held.durable.is_deleted]

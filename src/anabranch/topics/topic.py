@@ -291,6 +291,7 @@ class Topic:
             try:
                 if (unsafe := self.partition.acknowledgement(end)) is not None:
                     await unsafe
+                self.partition.check_leads()
                 await self._around.catalog.store_terminated(self.name, self.index, end)
             except BaseException:
                 self.partition.is_ended = False

@@ -16,7 +16,7 @@ as nothing else was begun under the same producer id.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from anabranch.base.clock import Clock
@@ -84,8 +84,13 @@ class Transactions:
 
     async def load(self) -> None:
         """Find what was open when the broker stopped; its time runs on."""
+        self._coordinator.on_loaded = self._take_up
         await self._coordinator.loaded()
-        for id, found in self._coordinator.known().items():
+        self._take_up(self._coordinator.known())
+        self.loaded_ms = self._clock.now_ms()
+
+    def _take_up(self, transactions: Mapping[str, Transaction]) -> None:
+        for id, found in transactions.items():
             number = coordinator_of(id)
             if number is None or number >= COORDINATORS:
                 continue
@@ -97,7 +102,6 @@ class Transactions:
                 self._opened(txn, found.started_ms + found.timeout_ms - self._clock.now_ms())
             elif is_resting(found):
                 self._free[number][id] = None
-        self.loaded_ms = self._clock.now_ms()
 
     def close(self) -> None:
         for timer in self._timers.values():
@@ -211,6 +215,9 @@ class Transactions:
         try:
             await self._coordinator.time_out(txn.transactional_id)
             found = self.find(txn)
+        except NotCoordinator:  # whoever coordinates it now aborts it
+            self._forget(txn)
+            return
         except (AnabranchError, OSError) as error:
             log.warning(
                 "transaction %s: timed out, but cannot be aborted yet, tried again soon: %s", txn, error
@@ -223,11 +230,14 @@ class Transactions:
             log.info("transaction %s: timed out, aborted", txn)
             self._ended(txn)
 
-    def _ended(self, txn: TxnId) -> None:
+    def _forget(self, txn: TxnId) -> None:
         timer = self._timers.pop(txn, None)
         if timer is not None:
             timer.cancel()
             self._open[txn.coordinator] -= 1
+
+    def _ended(self, txn: TxnId) -> None:
+        self._forget(txn)
         id = txn.transactional_id
         try:
             found = self._coordinator.find(id)

@@ -18,7 +18,7 @@ async def delete_groups(request: Any, ctx: RequestContext) -> Answer:
 async def _delete(ctx: RequestContext, group_id: str) -> Answer:
     groups = ctx.services.groups
     try:
-        if (await groups.look(group_id)).has_share_group(group_id):
+        if await groups.ask(group_id, lambda shard: shard.has_share_group(group_id)):
             await ctx.services.share_groups.delete_all_offsets(group_id)
         return await groups.submit(
             group_id,

@@ -10,15 +10,17 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 
 @api(65, versions=(0, 0))
-def describe_transactions(request: Any, ctx: RequestContext) -> Answer:
-    return {"transaction_states": [_describe(id, ctx) for id in dict.fromkeys(request.transactional_ids)]}
+async def describe_transactions(request: Any, ctx: RequestContext) -> Answer:
+    described = [await _describe(id, ctx) for id in dict.fromkeys(request.transactional_ids)]
+    return {"transaction_states": described}
 
 
-def _describe(transactional_id: str, ctx: RequestContext) -> Answer:
+async def _describe(transactional_id: str, ctx: RequestContext) -> Answer:
     if not transactional_id:
         return _unknown(transactional_id, ErrorCode.invalid_request)
     try:
         found = ctx.services.transactions.find(transactional_id)
+        await ctx.services.transactions.settled(transactional_id)
     except AnabranchError as error:
         return _unknown(transactional_id, code_of(error))
     if found is None:

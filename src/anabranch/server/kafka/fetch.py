@@ -353,12 +353,13 @@ class Fetch(ToldAtOnce):
             return
         try:
             if len(moved) < len(self._wanted):
-                self._look_at(moved)
+                self._look_at(moved)  # which fails for one that has resigned
                 if not self.is_satisfied:
                     self._await_translations()
                     return
+            is_over = any(self._watched[i][0].retired for i in moved)  # nobody wakes it any more
             self.look()
-            if not self.is_satisfied:
+            if not self.is_satisfied and not is_over:
                 self._await_translations()
                 return
             self.answered.set_result(self.answer())

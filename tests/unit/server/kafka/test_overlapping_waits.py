@@ -505,9 +505,7 @@ async def test_an_end_that_is_not_acknowledged_in_time(broker: WholeBroker, held
     assert broker.partition(OFFSETS_TOPIC).log_end == 0
 
 
-async def test_a_client_that_leaves_while_its_end_waits(
-    broker: WholeBroker, held: HeldAcknowledgements
-) -> None:
+async def test_a_client_that_leaves_while_its_end_waits(broker: WholeBroker, held: Follower) -> None:
     """The transaction ends all the same, as soon as its end is acknowledged."""
     held.is_holding = False
     transacting = await Client.introduced(broker, "copy")
