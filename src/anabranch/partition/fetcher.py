@@ -235,7 +235,7 @@ class ReplicaFetcher:
                 dropped = following.answered(part)
             opened = following.replica.log
             self._around.host.touched.add(following.replica)
-            if dropped:
+            if dropped is not None:
                 log.info("%s: cut at offset %d, as its leader has it", following.replica, opened.log_end)
                 await self._around.truncated(following, dropped)
             elif is_due(opened):

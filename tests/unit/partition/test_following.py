@@ -64,7 +64,7 @@ def test_it_asks_from_its_end_on_and_names_its_last_epoch(tmp_path: Path) -> Non
 
 def test_records_are_appended_and_the_high_watermark_is_no_further_than_the_log(tmp_path: Path) -> None:
     following = a_following(a_log(tmp_path, 1))
-    assert following.answered(answer(fetched(1, "a", "b", epoch=3), high_watermark=9)) == []
+    assert following.answered(answer(fetched(1, "a", "b", epoch=3), high_watermark=9)) is None
     assert contents(following.replica.log) == [(0, b"1"), (1, b"a"), (2, b"b")]
     assert following.replica.log.epochs.end_of(1, 3) == (1, 1)
     assert following.replica.high_watermark == 3
@@ -104,14 +104,14 @@ def test_a_batch_of_a_later_epoch_is_for_the_next_one_to_take(tmp_path: Path) ->
 )
 def test_it_is_cut_where_the_histories_part(tmp_path: Path, diverging: tuple[int, int], kept: int) -> None:
     following = a_following(a_log(tmp_path, 1, 1, 2, 4, 4), high_watermark=5)
-    following.answered(answer(diverging=diverging, high_watermark=2))
+    assert following.answered(answer(diverging=diverging, high_watermark=2)) is not None
     assert following.replica.log.log_end == kept
     assert following.replica.high_watermark == kept
 
 
 def test_segments_that_were_cut_off_are_the_callers(tmp_path: Path) -> None:
     following = a_following(a_log(tmp_path, 1, 1, 4, 4, segment_bytes=100))
-    dropped = following.answered(answer(diverging=(1, 1)))
+    dropped = following.answered(answer(diverging=(1, 1))) or []
     assert [segment.base_offset for segment in dropped] == [1, 2, 3]
     assert {int(path.name[:20]) for path in tmp_path.glob("*.deleted")} == {1, 2, 3}
 
@@ -132,6 +132,7 @@ def test_a_leader_that_has_left_the_follower_behind(tmp_path: Path) -> None:
     log = following.replica.log
     assert (log.log_start, log.log_end, log.epochs.latest) == (10, 10, -1)
     assert following.replica.high_watermark == 10
+    assert dropped is not None
     assert len(dropped) == 1
     following.answered(answer(fetched(10, "a", epoch=5), high_watermark=11))
     assert contents(log) == [(10, b"a")]
@@ -139,7 +140,7 @@ def test_a_leader_that_has_left_the_follower_behind(tmp_path: Path) -> None:
 
 def test_a_leader_that_ends_before_the_follower(tmp_path: Path) -> None:
     following = a_following(a_log(tmp_path, 1, 1, 1), high_watermark=3)
-    following.begin_within(0, 1)
+    assert following.begin_within(0, 1) == []
     assert following.replica.log.log_end == following.replica.high_watermark == 1
-    following.begin_within(0, 5)
+    assert following.begin_within(0, 5) is None
     assert following.replica.log.log_end == 1
