@@ -31,7 +31,7 @@ from anabranch.log import compacted, compaction_swap, producer_snapshot
 from anabranch.log.local_log import LocalLog
 from anabranch.log.paths import SNAPSHOT, segment_file
 from anabranch.log.producer_replay import restore_producers
-from anabranch.log.producers import Producers
+from anabranch.log.producers import Producer, Producers
 from anabranch.log.segment import Segment
 
 log = logging.getLogger(__name__)
@@ -124,4 +124,16 @@ def _restore_producers(disk: Disk, opened: LocalLog) -> None:
     if len(before):
         names = disk.list(opened.folder)
         restore_producers(disk, opened, names, first_rebuilt=len(opened.segments))
+        for producer in opened.producers:
+            _recall_batches(producer, before.get(producer.producer_id), opened.log_end)
     opened.producers.committed, opened.producers.aborted = before.committed, before.aborted
+
+
+def _recall_batches(producer: Producer, before: Producer | None, end: int) -> None:
+    """Know those below `end` still that were known: a snapshot has the last one alone."""
+    if before is None or before.epoch != producer.epoch:
+        return
+    known = [batch for batch in before.batches if batch.last_offset < end]
+    if len(known) > len(producer.batches):
+        producer.batches.clear()
+        producer.batches.extend(known)

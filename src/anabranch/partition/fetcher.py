@@ -19,7 +19,7 @@ from uuid import UUID
 from anabranch.base.backoff import Backoff
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
-from anabranch.base.errors import AnabranchError, DiskFailed
+from anabranch.base.errors import AnabranchError, DiskFailed, Unavailable
 from anabranch.base.ids import BrokerId
 from anabranch.base.network import Network
 from anabranch.base.seldom import Seldom
@@ -261,13 +261,15 @@ class ReplicaFetcher:
                 if self._following.get(place) is not following:
                     return
                 dropped = following.begin_within(start, end)
+                if dropped is None:  # not to be asked at once again
+                    raise Unavailable(f"offset {following.replica.log.log_end} is out of the leader's range")
             else:
                 check(part.error_code, str(following.replica))
                 dropped = following.answered(part)
             opened = following.replica.log
-            if dropped or part.records or following.replica.high_watermark != before:
+            if dropped is not None or part.records or following.replica.high_watermark != before:
                 self._around.host.touched.add(following.replica)
-            if dropped:
+            if dropped is not None:
                 log.info("%s: cut at offset %d, as its leader has it", following.replica, opened.log_end)
                 await self._around.truncated(following, dropped)
             elif is_due(opened):

@@ -38,9 +38,10 @@ class Following:
             "partition_max_bytes": max_bytes,
         }
 
-    def answered(self, part: Any) -> list[Segment]:
-        """Take what the leader gave.  Segments that were cut off, whose files the caller removes.
+    def answered(self, part: Any) -> list[Segment] | None:
+        """Take what the leader gave.  None, or if the log was cut the segments that went, maybe none.
 
+        The caller has it written down that the log was cut, and removes their files later.
         Corrupt if it is nothing that could follow what is there.
         """
         if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
@@ -51,16 +52,16 @@ class Following:
         self.replica.follow_to(part.high_watermark)
         if opened.log_start < part.log_start_offset <= opened.log_end:
             opened.advance_start(part.log_start_offset)
-        return []
+        return None
 
-    def _part_ways(self, epoch: int, end: int) -> list[Segment]:
+    def _part_ways(self, epoch: int, end: int) -> list[Segment] | None:
         """The leader's `epoch`, the last that both may have, ended at `end` there."""
         opened = self.replica.log
         ours, our_end = opened.epochs.end_of(epoch, opened.log_end)
         return self._cut(end if ours == _NO_EPOCH else min(end, our_end))
 
-    def begin_within(self, start: int, end: int) -> list[Segment]:
-        """The leader's log is from `start` to `end`, and ours ends elsewhere."""
+    def begin_within(self, start: int, end: int) -> list[Segment] | None:
+        """The leader's log is from `start` to `end`, and ours ends elsewhere.  As `answered`."""
         opened = self.replica.log
         if opened.log_end < start or end < opened.log_start:
             start = min(max(start, opened.log_start), end)
@@ -69,7 +70,10 @@ class Following:
             return dropped
         return self._cut(end)
 
-    def _cut(self, offset: int) -> list[Segment]:
-        dropped = truncate_to(self._disk, self.replica.log, max(offset, self.replica.log.log_start))
+    def _cut(self, offset: int) -> list[Segment] | None:
+        opened = self.replica.log
+        if offset >= opened.log_end:
+            return None
+        dropped = truncate_to(self._disk, opened, max(offset, opened.log_start))
         self.replica.truncated()
         return dropped

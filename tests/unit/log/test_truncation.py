@@ -226,3 +226,23 @@ def test_times_of_what_is_left(tmp_path: Path) -> None:
     log = open_log_in(tmp_path)
     assert log.segments[0].max_timestamp == 900
     assert log.batch_at_time(1000) is None
+
+
+def test_a_cut_keeps_every_batch_of_a_producer_that_may_come_again(tmp_path: Path) -> None:
+    """Snapshots have the last one of each only, and one was taken behind these."""
+    log = open_log_in(tmp_path, segment_bytes=200)
+    for i in range(6):
+        put(log, records(str(i), producer_id=1, producer_epoch=0, base_sequence=i))
+    put(log, records("z"))
+    assert last_offsets(log) == [1, 2, 3, 4, 5]
+    truncate_to(a_disk(), log, 6)
+    assert last_offsets(log) == [1, 2, 3, 4, 5]
+    truncate_to(a_disk(), log, 4)
+    assert last_offsets(log) == [1, 2, 3]
+
+
+def last_offsets(log: LocalLog) -> list[int]:
+    """Of the batches of producer 1 that would be known again."""
+    producer = log.producers.get(1)
+    assert producer is not None
+    return [batch.last_offset for batch in producer.batches]

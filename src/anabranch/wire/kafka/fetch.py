@@ -72,6 +72,7 @@ class FetchRequest(NamedTuple):
 
 
 _HEADS = {4: struct.Struct(">iiiib"), 7: struct.Struct(">iiiibii"), 15: struct.Struct(">iiibii")}
+_NO_RACK_NO_TAGS = b"\1\0"  # how as good as every request ends
 _REPLICA_STATE_TAG = 1  # v15, where the head had the replica id before
 _ASKED = {4: struct.Struct(">iqi"), 5: struct.Struct(">iq8xi"), 9: struct.Struct(">iiq8xi")}
 WISHES_TAG = 0x616E61  # "ana": far from those that Kafka gives out, one after the other
@@ -96,8 +97,7 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
         raise Corrupt(f"not a fetch request of version {version}: {error}") from error
     replica, *head = head if version < 15 else (CONSUMER, *head)
     wait_ms, least, most, isolation, session_id, epoch = head if version >= 7 else (*head, 0, -1)
-    # Without a rack and tags a request ends with an empty text and a number of tags, a byte each.
-    tags = _tags(cursor) if version >= 12 and len(frame) - cursor.at > 2 else {}
+    tags = _tags(cursor) if version >= 12 and frame[cursor.at :] != _NO_RACK_NO_TAGS else {}
     state, wish = tags.get(_REPLICA_STATE_TAG, b""), tags.get(WISHES_TAG, b"")
     if version >= 15 and len(state) >= _INT.size:
         (replica,) = _INT.unpack_from(state)

@@ -109,7 +109,7 @@ async def test_a_group_whose_shard_cannot_be_read(
             patch.setattr(os, "open", trouble)
             assert await codes_of_groups(broker) == {UNAVAILABLE}
             assert trouble.tries == 1, "the disk is left alone for a while"
-            assert f"shard {index} cannot be read" in caplog.text
+            assert f"-{index}: cannot be read" in caplog.text
             broker.clock.advance(1000)
             assert await codes_of_groups(broker) == {UNAVAILABLE}
             assert trouble.tries == 2

@@ -1,0 +1,265 @@
+"""A fetcher and what its leader may answer: what is asked next, what is put off, and what it tells."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from anabranch.base.clock import SystemClock
+from anabranch.base.disk import DirectDisk
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.client.destinations import Address
+from anabranch.client.requests import API_VERSIONS, FETCH, LIST_OFFSETS
+from anabranch.log.config import LogConfig
+from anabranch.log.segment import Segment
+from anabranch.meta.image import TopicImage
+from anabranch.partition.config import ReplicationConfig
+from anabranch.partition.fetcher import Followers, Surroundings
+from anabranch.partition.following import Following
+from anabranch.partition.replica import Replica
+from anabranch.records.batch import place
+from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.fake_brokers import FakeBrokers
+from tests.support.hosts import a_host
+from tests.support.images import led_by, partition_image, topic_image
+from tests.support.logs import contents, put, records
+from tests.support.waiting import until
+
+ID = UUID(int=7)
+ORDERS = TopicName.from_kafka("orders")
+
+
+def followed(epoch: int = 5, leader: int = 2) -> TopicImage:
+    """Two partitions that broker 1, which is us, has replicas of."""
+    image = topic_image(ORDERS, ID, 2)
+    for index in range(2):
+        image = led_by(image, index, partition_image(index, leader=leader, epoch=epoch, replicas=(2, 1, 3)))
+    return image
+
+
+class Fetching:
+    """A host that follows broker 2, which answers as it is told, and then not at all."""
+
+    def __init__(self, data: Path, **log: Any) -> None:
+        self.brokers = FakeBrokers({2: Address("b2", 9092), 3: Address("b3", 9092)})
+        greeting = self.brokers.answers[API_VERSIONS]
+        self.brokers.answers |= {
+            API_VERSIONS: lambda address, request: self._at_once(greeting(address, request)),
+            FETCH: self._fetch,
+            LIST_OFFSETS: self._list,
+        }
+        self.network = self.brokers.network()
+        self.host = a_host(data, SystemClock())
+        self.host.recover()
+        self.answers: deque[dict[int, dict[str, Any]]] = deque()
+        """By partition, of each fetch."""
+        self.asked: list[dict[int, Any]] = []
+        self.holds = False
+        """The answers to fetches are on their way until the network releases them."""
+        self.bounds = (0, 0)
+        self._running: asyncio.Task[None] | None = None
+        self.cut: list[tuple[Replica, list[Segment]]] = []
+        config = replace(ReplicationConfig(), fetch_backoff_ms=20)
+        disk, clock, at = DirectDisk(), SystemClock(), self.brokers.brokers.get
+        self.followers = Followers(
+            Surroundings(
+                BrokerId(1), self.host, disk, self.network, clock, Random(1), config, at, self._truncated
+            )
+        )
+        self.host.on_state = self.followers.follow
+        self.host.add_topic(followed(), LogConfig(**log))
+
+    async def _truncated(self, following: Following, segments: list[Segment]) -> None:
+        self.cut.append((following.replica, segments))
+
+    def _fetch(self, address: Address, request: Any) -> dict[str, Any]:
+        (topic,) = request.topics
+        assert topic.topic_id == ID
+        assert request.replica_state.replica_id == 1
+        self.asked.append({part.partition: part for part in topic.partitions})
+        told = self.answers.popleft() if self.answers else {}
+        self.network.holds = self.holds or not (self.answers or told)
+        parts = [self._part(index, **told[index]) for index in told if index in self.asked[-1]]
+        topics = [{"topic_id": ID, "partitions": parts}] if parts else []
+        return {"error_code": 0, "session_id": 0, "responses": topics}
+
+    def _at_once(self, answer: Any) -> Any:
+        self.network.holds = False
+        return answer
+
+    def _part(self, index: int, **fields: Any) -> dict[str, Any]:
+        return {
+            "partition_index": index,
+            "error_code": 0,
+            "high_watermark": 0,
+            "last_stable_offset": 0,
+            "log_start_offset": 0,
+            "aborted_transactions": None,
+            "preferred_read_replica": -1,
+            "records": None,
+        } | fields
+
+    def _list(self, address: Address, request: Any) -> dict[str, Any]:
+        (part,) = request.topics[0].partitions
+        assert part.current_leader_epoch == 5
+        found = {
+            "partition_index": part.partition_index,
+            "error_code": 0,
+            "timestamp": -1,
+            "offset": self.bounds[0 if part.timestamp == -2 else 1],
+            "leader_epoch": 5,
+        }
+        return self._at_once({"topics": [{"name": "orders", "partitions": [found]}]})
+
+    def replica(self, index: int = 0) -> Replica:
+        topic = self.host.topic_by_id(ID)
+        assert topic is not None
+        return self.host.replica_of(topic, index)
+
+    async def fetches(self, count: int) -> None:
+        """So many, from when this is first called."""
+        if self._running is None:
+            self._running = asyncio.create_task(self.followers.run())
+        await until(lambda: len(self.asked) >= count)
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+
+def batch(offset: int, *values: str, epoch: int = 5) -> bytes:
+    made = records(*values)
+    place(made, offset, epoch)
+    return bytes(made)
+
+
+@pytest.fixture
+async def fetching(tmp_path: Path) -> AsyncIterator[Fetching]:
+    made = Fetching(tmp_path, flush_messages=1)
+    yield made
+    await made.stop()
+
+
+async def test_what_is_fetched_is_flushed_before_the_leader_hears_of_it(fetching: Fetching) -> None:
+    flushed: list[int] = []
+    part = {"records": batch(0, "a", "b"), "high_watermark": 1}
+    fetching.answers += [{0: part}, {0: {"high_watermark": 2}}]
+
+    def recorded(address: Address, request: Any) -> dict[str, Any]:
+        flushed.append(fetching.replica().log.recovery_point)
+        return fetching._fetch(address, request)
+
+    fetching.brokers.answers[FETCH] = recorded
+    await fetching.fetches(3)
+    assert [asked[0].fetch_offset for asked in fetching.asked] == [0, 2, 2]
+    assert [asked[0].current_leader_epoch for asked in fetching.asked] == [5, 5, 5]
+    assert flushed == [0, 2, 2]
+    assert fetching.replica().high_watermark == 2
+
+
+async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: Fetching) -> None:
+    for epoch in (3, 4):
+        put(fetching.replica().log, records(f"of {epoch}"), epoch)
+    parted = {"diverging_epoch": {"epoch": 3, "end_offset": 1}, "high_watermark": 1}
+    fetching.answers += [{0: parted}, {0: {"records": batch(1, "new"), "high_watermark": 2}}]
+    await fetching.fetches(3)
+    assert [(asked[0].fetch_offset, asked[0].last_fetched_epoch) for asked in fetching.asked] == [
+        (2, 4),
+        (1, 3),
+        (2, 5),
+    ]
+    assert contents(fetching.replica().log) == [(0, b"of 3"), (1, b"new")]
+    assert [(replica.log.log_end, len(segments)) for replica, segments in fetching.cut] == [(2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "goes_on"),
+    [((10, 12), 10), ((0, 1), 1), ((0, 5), 3), ((3, 5), 3)],
+)
+async def test_out_of_range_goes_on_within_the_leaders_log(
+    fetching: Fetching, bounds: tuple[int, int], goes_on: int
+) -> None:
+    put(fetching.replica().log, records("a"), 3)
+    put(fetching.replica().log, records("b"), 3)
+    put(fetching.replica().log, records("c"), 3)
+    fetching.bounds = bounds
+    fetching.answers += [{0: {"error_code": int(ErrorCode.offset_out_of_range)}}]
+    await fetching.fetches(2)
+    assert fetching.asked[1][0].fetch_offset == goes_on
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"records": batch(0, "x")[:-1] + b"?"},
+        {"error_code": int(ErrorCode.not_leader_or_follower)},
+        {"error_code": int(ErrorCode.unknown_leader_epoch)},
+        {"error_code": int(ErrorCode.fenced_leader_epoch)},
+        {"error_code": int(ErrorCode.kafka_storage_error)},
+    ],
+)
+async def test_what_fails_is_put_off_and_holds_up_nothing(fetching: Fetching, wrong: dict[str, Any]) -> None:
+    other = [{1: {"records": batch(n, f"{n}")}} for n in range(2)]
+    fetching.answers += [{0: wrong} | other[0], other[1]]
+    await fetching.fetches(3)
+    assert [sorted(asked) for asked in fetching.asked[:2]] == [[0, 1], [1]]
+    assert (fetching.replica(0).log.log_end, fetching.replica(1).log.log_end) == (0, 2)
+
+
+async def test_a_leader_that_is_away_is_asked_again(fetching: Fetching) -> None:
+    fetching.brokers.away.add(Address("b2", 9092))
+    await fetching.fetches(0)
+    await asyncio.sleep(0.05)
+    fetching.brokers.away.clear()
+    await fetching.fetches(1)
+
+
+async def test_an_answer_of_before_the_election_is_dropped(fetching: Fetching) -> None:
+    fetching.holds = True
+    fetching.answers += [{0: {"records": batch(0, "late"), "high_watermark": 1}}, {}]
+    await fetching.fetches(1)
+    fetching.host.change_topic(followed(epoch=6))
+    fetching.network.release()
+    await fetching.fetches(2)
+    assert fetching.asked[1][0].current_leader_epoch == 6
+    assert fetching.replica().log.log_end == 0
+
+
+async def test_who_is_elected_follows_no_more_though_an_answer_is_on_its_way(fetching: Fetching) -> None:
+    fetching.holds = True
+    fetching.answers += [{0: {"records": batch(0, "late"), "high_watermark": 1}}]
+    await fetching.fetches(1)
+    fetching.host.change_topic(led_by(followed(), 0, partition_image(0, epoch=6, replicas=(2, 1))))
+    appended = fetching.host.partition("orders", 0).append(memoryview(records("mine")), 1)
+    fetching.network.release()
+    await fetching.fetches(2)
+    assert appended.base_offset == 0
+    assert contents(fetching.replica().log) == [(0, b"mine")]
+    assert sorted(fetching.asked[1]) == [1]
+
+
+async def test_a_topic_that_is_deleted_is_asked_for_no_more(fetching: Fetching) -> None:
+    fetching.holds = True
+    fetching.answers += [{0: {"records": batch(0, "late"), "high_watermark": 1}}]
+    await fetching.fetches(1)
+    fetching.host.remove_topic(ORDERS)
+    fetching.network.release()
+    await asyncio.sleep(0.05)
+    assert len(fetching.asked) == 1
+
+
+async def test_another_leader_is_another_fetchers(fetching: Fetching) -> None:
+    await fetching.fetches(1)
+    fetching.host.change_topic(followed(epoch=6, leader=3))
+    await until(lambda: "b3" in fetching.brokers.of(FETCH))
+    fetching.host.change_topic(followed(epoch=7, leader=-1))
+    fetching.network.release()
+    await asyncio.sleep(0.05)
+    assert fetching.brokers.of(FETCH) == ["b2", "b3"]
