@@ -4,9 +4,9 @@
 
     python -m tests.support.moving_leaders SEED PAUSE_S AWAY_S .venv/bin/anabranch standalone ...
 
-Partitions of all topics take turns, those of internal ones too.  Each resigns because the controller has
-written that it has no leader, is without one for a moment, and is led again in the next epoch.  One that had
-none when the broker was killed has one again when it has started.
+All topics take turns, internal ones too, each with any of its partitions that is open.  A leader resigns
+because the controller has written that there is none; a moment later there is one again, in the next epoch.
+What had none when the broker was killed has one again when it has started.
 """
 
 import asyncio
@@ -42,16 +42,24 @@ async def _move_for_ever(node: Node, chance: random.Random, pause_s: float, away
         for state in topic.image.partitions:
             if state.leader == NO_BROKER:
                 await _move(node, topic.name, state.index, away_s=0)
+    turn: list[TopicName] = []
     while True:
         await asyncio.sleep(pause_s)
-        places = [
-            (topic.name, index)
-            for topic in node.parts.host.topics()
-            for index, partition in enumerate(topic.partitions)
-            if partition is not None
-        ]
-        if places:
-            await _move(node, *chance.choice(places), away_s=chance.uniform(0, away_s))
+        places = _led_places(node)
+        turn = [name for name in turn if name in places] or chance.sample(list(places), len(places))
+        if turn:
+            name = turn.pop()
+            await _move(node, name, chance.choice(places[name]), away_s=chance.uniform(0, away_s))
+
+
+def _led_places(node: Node) -> dict[TopicName, list[int]]:
+    """The partitions that have a leader at work, by topic."""
+    found: dict[TopicName, list[int]] = {}
+    for topic in node.parts.host.topics():
+        for index, partition in enumerate(topic.partitions):
+            if partition is not None:
+                found.setdefault(topic.name, []).append(index)
+    return found
 
 
 async def _move(node: Node, name: TopicName, index: int, away_s: float) -> None:
