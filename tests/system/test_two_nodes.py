@@ -104,6 +104,7 @@ async def test_leaders_move_between_two_nodes(tmp_path: Path, seed: int) -> None
         await nodes.create(MOVED, PARTITIONS, **SEGMENT)
         async with Load(nodes, MOVED.kafka, PARTITIONS) as load:
             await move_and_trouble(nodes, chance)
+        assert load.least_acknowledged >= MOVES / 4, "there was hardly any load"
         await check_replicas(nodes)
         await load.check()
     async with two_nodes(tmp_path) as nodes:
