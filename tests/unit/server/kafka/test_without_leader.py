@@ -1,4 +1,4 @@
-"""Partitions whose leader resigned: the codes that clients are given, and whom they are told to ask instead."""
+"""Partitions whose leader resigned: the codes that clients are given, and whom they are told to ask."""
 
 from typing import Any
 
