@@ -28,7 +28,7 @@ from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.fake_brokers import FakeBrokers
 from tests.support.hosts import a_host
 from tests.support.images import led_by, partition_image, topic_image
-from tests.support.logs import contents, put, records
+from tests.support.logs import contents, fill, put, records
 from tests.support.waiting import until
 
 ID = UUID(int=7)
@@ -181,19 +181,29 @@ async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: F
 
 @pytest.mark.parametrize(
     ("bounds", "goes_on"),
-    [((10, 12), 10), ((0, 1), 1), ((0, 5), 3), ((3, 5), 3)],
+    [((10, 12), 10), ((0, 1), 1)],
 )
 async def test_out_of_range_goes_on_within_the_leaders_log(
     fetching: Fetching, bounds: tuple[int, int], goes_on: int
 ) -> None:
-    put(fetching.replica().log, records("a"), 3)
-    put(fetching.replica().log, records("b"), 3)
-    put(fetching.replica().log, records("c"), 3)
+    fill(fetching.replica().log, "abc")
     fetching.bounds = bounds
-    fetching.answers += [{0: {"error_code": int(ErrorCode.offset_out_of_range)}}] + [{1: {}}] * 1000
-    await fetching.fetches(1)
-    await until(lambda: sum(0 in asked for asked in fetching.asked) > 1)  # a while later if it is within
-    assert [asked[0].fetch_offset for asked in fetching.asked if 0 in asked][1] == goes_on
+    fetching.answers += [{0: {"error_code": int(ErrorCode.offset_out_of_range)}}]
+    await fetching.fetches(2)
+    assert fetching.asked[1][0].fetch_offset == goes_on
+    assert len(fetching.cut) == 1
+
+
+@pytest.mark.parametrize("bounds", [(0, 5), (3, 5), (0, 3)])
+async def test_out_of_a_range_that_it_is_in_is_not_asked_for_at_once_again(
+    fetching: Fetching, bounds: tuple[int, int]
+) -> None:
+    fill(fetching.replica().log, "abc")
+    fetching.bounds = bounds
+    fetching.answers += [{0: {"error_code": int(ErrorCode.offset_out_of_range)}}]
+    await fetching.fetches(2)
+    assert sorted(fetching.asked[1]) == [1]
+    assert (fetching.replica().log.log_end, fetching.cut) == (3, [])
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,11 @@ def test_a_leader_that_ends_before_the_follower(tmp_path: Path) -> None:
     assert following.replica.log.log_end == following.replica.high_watermark == 1
     assert following.begin_within(0, 5) is None
     assert following.replica.log.log_end == 1
+
+
+def test_a_leader_that_ends_before_the_follower_begins(tmp_path: Path) -> None:
+    following = a_following(a_log(tmp_path, 1, 1, 1), high_watermark=3)
+    following.replica.log.advance_start(2)
+    assert following.begin_within(0, 1) is not None
+    log = following.replica.log
+    assert (log.log_start, log.log_end, following.replica.high_watermark) == (1, 1, 1)
