@@ -93,7 +93,9 @@ async def drained(broker: BrokerProcess) -> None:
             await who.consume(1, "in", kind=SHARED, permits=0)
             while True:
                 answer = await client.ask(C.CONSUMER_STATS, consumer_id=1, request_id=next(who.requests))
-                if answer.consumer_stats_response.msg_backlog == 0:
+                said = answer.consumer_stats_response
+                assert not said.HasField("error_code"), said.error_message
+                if said.msg_backlog == 0:
                     return
                 await asyncio.sleep(0.1)
 

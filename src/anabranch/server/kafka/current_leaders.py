@@ -10,7 +10,7 @@ from anabranch.wire.kafka.fetch import Fetched
 from anabranch.wire.kafka.schema import ErrorCode
 
 
-def leader_of(error: BaseException) -> CurrentLeader | None:
+def leader_of(error: BaseException | None) -> CurrentLeader | None:
     """The leader of a partition, if the error is that this broker is not."""
     if not isinstance(error, NotOwner) or code_of(error) != ErrorCode.not_leader_or_follower:
         return None

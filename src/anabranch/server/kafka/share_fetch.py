@@ -16,6 +16,7 @@ import asyncio
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, Invalid
+from anabranch.server.kafka.current_leaders import leader_of
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
 from anabranch.server.kafka.share_acks import Acks, acks_in, carry_out, key_of, member_of, places_in
@@ -39,7 +40,7 @@ def share_fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Wait
     try:
         session = _session(request, acks, ctx)
     except AnabranchError as error:
-        return write_shared(code_of(error), message_of(error), 0, ())
+        return write_shared(code_of(error), message_of(error), 0, (), {})
     return ShareFetch(ctx.services, session, request, acks).begin()
 
 
@@ -62,6 +63,7 @@ class ShareFetch(ToldAtOnce):
 
     def __init__(self, services: Services, session: ShareSession, request: Any, acks: Acks) -> None:
         super().__init__()
+        self._cluster = services.cluster
         self._shares = services.share_partitions
         self._sessions = services.share_sessions
         self._session = session
@@ -207,11 +209,14 @@ class ShareFetch(ToldAtOnce):
                 part = part._replace(
                     ack_error_code=code_of(ack_error), ack_error_message=message_of(ack_error)
                 )
+            leader = leader_of(error or ack_error)
+            if leader is not None:
+                part = part._replace(leader=leader)
             topics.setdefault(place[0], []).append(part)
             if place in parts:
                 self._session.gave_records(place)
         lock_ms = self._shares.config_of(self._session.member[0]).share_record_lock_duration_ms
-        return write_shared(0, None, lock_ms, topics.items())
+        return write_shared(0, None, lock_ms, topics.items(), self._cluster.image.brokers)
 
     def _give(self, reply: Reply) -> None:
         if not self.answered.done():

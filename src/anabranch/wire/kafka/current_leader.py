@@ -10,6 +10,7 @@ from anabranch.wire.kafka.encoder import uvarint
 _INT = struct.Struct(">i")
 _LEADER = struct.Struct(">iix")  # and no tags
 _NONE_TAGGED = b"\0"
+_EMPTY = b"\1"
 
 
 class CurrentLeader(NamedTuple):
@@ -37,16 +38,26 @@ Brokers = Mapping[BrokerId, Endpoint]
 
 def leader_field(tag: int, leader: CurrentLeader) -> bytes:
     """One tagged field, without the number of them before it."""
-    return uvarint(tag) + uvarint(_LEADER.size) + _LEADER.pack(leader.id, leader.epoch)
+    return uvarint(tag) + uvarint(_LEADER.size) + plain_leader(leader)
+
+
+def plain_leader(leader: CurrentLeader) -> bytes:
+    """A leader where it is a field as others are, as share consumers have it."""
+    return _LEADER.pack(leader.id, leader.epoch)
 
 
 def node_endpoints(leaders: Iterable[CurrentLeader | None], brokers: Brokers) -> bytes:
     """All tagged fields of an answer: NodeEndpoints, tag 0, of those leaders that are known brokers."""
-    ids = sorted({leader.id for leader in leaders if leader is not None and leader.id in brokers})
-    if not ids:
+    listed = plain_endpoints(leaders, brokers)
+    if listed == _EMPTY:
         return _NONE_TAGGED
-    listed = uvarint(len(ids) + 1) + b"".join(_endpoint(brokers[id]) for id in ids)
     return b"\1\0" + uvarint(len(listed)) + listed
+
+
+def plain_endpoints(leaders: Iterable[CurrentLeader | None], brokers: Brokers) -> bytes:
+    """NodeEndpoints where they are a field as others are."""
+    ids = sorted({leader.id for leader in leaders if leader is not None and leader.id in brokers})
+    return uvarint(len(ids) + 1) + b"".join(_endpoint(brokers[id]) for id in ids)
 
 
 def _endpoint(broker: Endpoint) -> bytes:

@@ -11,7 +11,9 @@ from typing import NamedTuple, cast
 from uuid import UUID
 
 from anabranch.base.disk import Buffer
+from anabranch.base.ids import BrokerId
 from anabranch.base.network import Chunk, FileRange
+from anabranch.wire.kafka.current_leader import Brokers, CurrentLeader, plain_endpoints, plain_leader
 from anabranch.wire.kafka.encoder import uvarint
 
 _HEAD = struct.Struct(">xih")  # no tags in the header, not throttled, the error
@@ -19,7 +21,7 @@ _LOCK = struct.Struct(">i")
 _PARTITION = struct.Struct(">ih")
 _SHORT = struct.Struct(">h")
 _ACQUIRED = struct.Struct(">qqhx")
-_NO_LEADER = struct.pack(">iix", -1, -1)
+_NO_LEADER = CurrentLeader(BrokerId(-1), -1)
 
 
 class SharedPart(NamedTuple):
@@ -33,6 +35,7 @@ class SharedPart(NamedTuple):
     records: Chunk | None = None
     acquired: Sequence[tuple[int, int, int]] = ()
     """First offset, last offset, how often they were delivered."""
+    leader: CurrentLeader = _NO_LEADER
 
     @property
     def size_bytes(self) -> int:
@@ -46,9 +49,9 @@ SharedTopics = Iterable[tuple[UUID, Sequence[SharedPart]]]
 
 
 def write_shared(
-    error_code: int, error_message: str | None, lock_ms: int, topics: SharedTopics
+    error_code: int, error_message: str | None, lock_ms: int, topics: SharedTopics, brokers: Brokers
 ) -> list[Chunk]:
-    """The answer, from the header's tagged fields on."""
+    """The answer, from the header's tagged fields on; `brokers` are those that may be leaders in it."""
     listed = list(topics)
     chunks: list[Chunk] = []
     parts = [_HEAD.pack(0, error_code), _text(error_message), _LOCK.pack(lock_ms), uvarint(len(listed) + 1)]
@@ -60,7 +63,7 @@ def write_shared(
                 _text(one.error_message),
                 _SHORT.pack(one.ack_error_code),
                 _text(one.ack_error_message),
-                _NO_LEADER,
+                plain_leader(one.leader),
                 uvarint(one.size_bytes + 1),
             )
             if one.records is not None:
@@ -70,7 +73,7 @@ def write_shared(
             parts += [_ACQUIRED.pack(*acquired) for acquired in one.acquired]
             parts.append(b"\0")
         parts.append(b"\0")
-    parts.append(b"\1\0")  # no endpoints of other leaders, no tags
+    parts += (plain_endpoints((one.leader for _, many in listed for one in many), brokers), b"\0")
     chunks.append(b"".join(parts))
     return chunks
 

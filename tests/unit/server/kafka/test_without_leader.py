@@ -1,17 +1,20 @@
-"""Partitions whose leader resigned: the codes that clients are given, and whom they are told to ask."""
+"""Partitions whose leader resigned: the codes that clients get, and whom they are told to ask instead."""
 
 from typing import Any
 
 import pytest
 
 from anabranch.base.ids import BrokerId, TopicName
+from anabranch.groups.share_state import ShareKey
 from anabranch.meta.image import NO_BROKER
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import records
+from tests.unit.server.kafka.sharing import ACCEPT, ShareMember, share
 from tests.unit.server.kafka.whole_broker import WholeBroker
 
 ME = BrokerId(1)
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+SHARE_STATES = "__share_group_state"
 
 
 async def elect(broker: WholeBroker, leader: BrokerId, topic: str = "a", index: int = 0) -> None:
@@ -151,6 +154,16 @@ async def test_a_group_whose_coordinator_resigned(controlled: WholeBroker) -> No
     assert answer.topics[0].partitions[0].error_code in RETRIABLE
     answer = await controlled.ask(12, 4, group_id="g", generation_id=1, member_id="m")
     assert answer.error_code in RETRIABLE
+    answer = await controlled.ask(14, 4, group_id="g", generation_id=1, member_id="m")
+    assert answer.error_code in RETRIABLE
+    member = {"group_id": "g", "member_id": "m", "member_epoch": 0}
+    for heartbeat in (68, 76):
+        topics_of = {"subscribed_topic_names": ["a"]}
+        answer = await controlled.ask(heartbeat, 1, **member, **topics_of)
+        assert answer.error_code in RETRIABLE
+    joining = {"session_timeout": 6000, "rebalance_timeout": 6000, "protocol_type": "consumer"}
+    answer = await controlled.ask(11, 5, group_id="g", member_id="", **joining)
+    assert answer.error_code in RETRIABLE
     await elect(controlled, ME, OFFSETS, shard)
     assert await coordinator(controlled, "g", 0) == ErrorCode.none
     answer = await controlled.ask(8, 8, group_id="g", topics=[{"name": "a", "partitions": [part]}])
@@ -179,3 +192,29 @@ async def test_a_transaction_whose_coordinator_resigned(controlled: WholeBroker)
     assert result.partition_error_code in RETRIABLE
     ended = await controlled.ask(26, 3, transactional_id="t", committed=True, **producer)
     assert ended.error_code in RETRIABLE
+
+
+async def test_a_share_group(controlled: WholeBroker) -> None:
+    member = ShareMember(controlled, await share(controlled, "g", "a", 0), "m")
+    assert await member.take() == [(0, 1, 1)]
+    await elect(controlled, NO_BROKER)
+    answer = await member.fetch()
+    (part,) = answer.responses[0].partitions
+    assert part.error_code == ErrorCode.not_leader_or_follower
+    assert told(answer, part) == (-1, 1, [])
+    assert await member.acknowledge((0, 0, ACCEPT)) == "not_leader_or_follower"
+    await elect(controlled, ME)
+    assert await member.take(max_wait=500) == [(0, 1, 1)]  # who has which records is not kept
+    assert await member.acknowledge((0, 1, ACCEPT)) == "none"
+
+
+async def test_a_share_group_whose_state_is_away(controlled: WholeBroker) -> None:
+    topic_id = await share(controlled, "g", "a", 0)
+    member = ShareMember(controlled, topic_id, "m")
+    assert await member.take() == [(0, 1, 1)]
+    states = controlled.services.share_groups.states
+    shard = states.shard_of(ShareKey("g", topic_id, 0))
+    await elect(controlled, NO_BROKER, SHARE_STATES, shard)
+    assert ErrorCode[await member.acknowledge((0, 0, ACCEPT))] in RETRIABLE
+    await elect(controlled, ME, SHARE_STATES, shard)
+    assert await member.acknowledge((1, 1, ACCEPT)) == "none"
