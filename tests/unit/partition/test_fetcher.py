@@ -65,7 +65,7 @@ class Fetching:
         self.bounds = (0, 0)
         self._running: asyncio.Task[None] | None = None
         self.cut: list[tuple[Replica, list[Segment]]] = []
-        config = replace(ReplicationConfig(), fetch_backoff_ms=20)
+        config = replace(ReplicationConfig(), fetch_backoff_ms=60_000)  # nothing comes again meanwhile
         disk, clock, at = DirectDisk(), SystemClock(), self.brokers.brokers.get
         self.followers = Followers(
             Surroundings(
