@@ -19,6 +19,10 @@ YET_A_NODE = "tables/supervisor.py"
 
 EXCEPTIONS = {
     "admin/listener.py": ({"create_server"}, "HTTP's library takes over transports of the loop's own"),
+    "client/blocking.py": (
+        {"Random", "create_connection", "socket", "time"},
+        "the shell of programs that block; nodes have the one on an event loop",
+    ),
     "log/compaction_keys.py": ({"urandom"}, "the worker's: nobody may guess it, and nothing depends on it"),
     "log/compaction_worker.py": ({"DirectDisk", "threading", "time"}, "a process of its own"),
     "meta/embedded.py": ({"thread_pool"}, "for who opens a store alone; a node says which"),

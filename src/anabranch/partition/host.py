@@ -382,4 +382,4 @@ class PartitionHost:
 
     def checkpoints(self) -> Mapping[str, Mapping[TopicPartition, int]]:
         """By file, the recovery points, log starts and high watermarks of all replicas, opened or not."""
-        return self._points.now({id_text(topic_id) for topic_id in self._by_id}, self.open_replicas())
+        return self._points.collected({id_text(topic_id) for topic_id in self._by_id}, self.open_replicas())

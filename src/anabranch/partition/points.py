@@ -34,7 +34,7 @@ class Points:
         for points in self._by_file.values():
             points.pop(key, None)
 
-    def now(
+    def collected(
         self, topics: Container[str], opened: Iterable[Replica]
     ) -> Mapping[str, Mapping[TopicPartition, int]]:
         """By file, of the topics that are served."""
