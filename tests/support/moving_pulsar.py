@@ -81,7 +81,6 @@ class Receiver(threading.Thread):
         self._consumers: list[pulsar.Consumer] = []
         self.stopping = threading.Event()
         self.deliveries: dict[int, int] = {}
-        self.again = 0
 
     def attach(self, client: pulsar.Client) -> None:
         self._consumers.append(
@@ -112,7 +111,6 @@ class Receiver(threading.Thread):
             except pulsar.Timeout:
                 continue
             number = int(message.data())
-            self.again += number in self.deliveries
             self.deliveries.setdefault(number, len(self.deliveries))
             with suppress(pulsar.NotConnected, pulsar.AlreadyClosed):
                 if self._cumulative:
