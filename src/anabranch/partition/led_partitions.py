@@ -33,7 +33,7 @@ class LedPartitions:
     def is_unwritten(self, index: int) -> bool:
         """Whether nothing was ever written to a partition that this broker leads: nobody has opened it.
 
-        NotOwner if another broker leads it.  It may be asked often: the folder is looked for once in an epoch.
+        NotOwner if another broker leads it.  May be asked often: the folder is looked for once in an epoch.
         """
         epoch = self._host.leader_epoch(self._topic, index)
         if self._host.topic(self._topic).replicas[index] is not None:
