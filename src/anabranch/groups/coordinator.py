@@ -87,10 +87,6 @@ class GroupCoordinator:
         """Whether all that `known` shows is."""
         return self._runtime.is_safe(self.shard_of(group_id))
 
-    async def look_at_all(self) -> list[GroupShard]:
-        """Every shard that has groups."""
-        return [await self._runtime.look(index) for index in self._topic.in_use()]
-
     def end_transaction(
         self,
         partition: int,

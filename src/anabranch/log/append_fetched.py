@@ -1,4 +1,4 @@
-"""What a follower fetched from its leader, appended to its log as it is: offsets, epochs, checksums.
+"""Fetched batches: appended to a follower's log as its leader has them, offsets, epochs and checksums.
 
     fetched   [batch 10..12][batch 15..15][batch 16..19][batch 20..   the rest did not fit into the answer
     appended  ^ at the log's end or beyond ------------^

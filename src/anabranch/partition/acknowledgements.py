@@ -17,9 +17,6 @@ class Acknowledgements:
     def __init__(self) -> None:
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    def __len__(self) -> int:
-        return len(self.waiting)
-
     def wait(self, end: int) -> "asyncio.Future[None]":
         """Done once the high watermark has reached `end`."""
         if self.waiting:  # one that repeats an earlier append waits with the last one, to stay in order

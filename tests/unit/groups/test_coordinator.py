@@ -127,7 +127,7 @@ async def test_the_topic_is_made_when_it_is_first_needed_and_once(tmp_path: Path
     async with coordinated(tmp_path, with_topic=False) as broker:
         with pytest.raises(CoordinatorNotAvailable):
             await broker.fetch("g")
-        assert await broker.groups.look_at_all() == []
+        assert await broker.groups.ask_all(lambda shard: shard) == []
         await broker.groups.load()
         await broker.commit("g", 5)
         assert await broker.groups.ensure_topic() == PARTITIONS
@@ -151,7 +151,7 @@ async def test_every_offset_is_there_after_a_restart(tmp_path: Path) -> None:
         await broker.groups.load()
         for number, group_id in enumerate(groups):
             assert await broker.fetch(group_id) == number
-        shards = await broker.groups.look_at_all()
+        shards = await broker.groups.ask_all(lambda shard: shard)
         assert sorted(group_id for shard in shards for group_id in shard.groups) == sorted(groups)
 
 
@@ -191,7 +191,7 @@ async def test_partitions_that_nobody_uses_stay_closed(tmp_path: Path) -> None:
         await broker.commit("g", 5)
     async with coordinated(tmp_path) as broker:
         await broker.groups.load()
-        assert len(await broker.groups.look_at_all()) == 1
+        assert len(await broker.groups.ask_all(lambda shard: shard)) == 1
         assert len(list(broker.cluster.host.open_replicas())) == 1
 
 

@@ -1,8 +1,8 @@
 """DeleteRecords (21): a partition forgets what is below an offset; -1 stands for its high watermark.
 
 The answer is the low watermark, which never moves back.  A topic that is only compacted is refused,
-and so is an internal one.  If a partition comes twice the last counts.  With one replica there is
-nobody to wait for, so the request's time limit has nothing to limit.
+and so is an internal one.  If a partition comes twice the last counts.  Followers are not waited
+for: they move their starts with their next fetch.
 """
 
 from typing import Any
