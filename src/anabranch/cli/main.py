@@ -5,6 +5,7 @@ before anything heavy is imported: the library that parses the other commands' o
 as the rest of Python's start.  Everything else goes through `cli/app.py`.
 
     anabranch standalone ...   -> cli/standalone.py
+    anabranch zookeeper ...    -> cli/zookeeper.py
     anabranch --version        -> here
     anabranch <the rest>       -> cli/app.py
 
@@ -43,6 +44,10 @@ def _dispatch(arguments: list[str]) -> int:
         from anabranch.cli import standalone
 
         return standalone.run(arguments[1:], _STARTED)
+    if arguments[:1] == ["zookeeper"]:
+        from anabranch.cli import zookeeper
+
+        return zookeeper.run(arguments[1:], _STARTED)
     if arguments in (["--version"], ["-V"]):
         print(f"anabranch {__version__}")
         return 0
