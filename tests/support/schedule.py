@@ -51,7 +51,7 @@ ON_ZOOKEEPER = (
     "tests/system/test_zookeeper_store.py",
     "tests/system/test_zookeeper_command.py",
 )
-"""Whatever uses the fixture `zookeeper`: one server for all.  Its tests say themselves that they start a JVM."""
+"""Whatever uses the fixture `zookeeper`: one server for all.  Its tests are marked `jvm` one by one."""
 
 LONGEST = (
     "tests/compat/test_groups.py",

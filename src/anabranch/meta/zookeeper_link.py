@@ -72,8 +72,9 @@ class Link:
             async with asyncio.timeout(wait_s):
                 await self._opened
         except TimeoutError:
+            why = self._client.broke_because
             raise Unavailable(
-                f"no ZooKeeper server at {self.hosts} answers within {wait_s:g} s: {self._client.broke_because}"
+                f"no ZooKeeper server at {self.hosts} answers within {wait_s:g} s: {why}"
             ) from None
         except UnimplementedError:
             raise Invalid(
@@ -151,8 +152,8 @@ class Link:
             )
         else:
             log.info(
-                "%s: opened in place of %s; everything is read again, and what went with that session must be "
-                "made again",
+                "%s: opened in place of %s; everything is read again, and what went with that session must "
+                "be made again",
                 _name(id),
                 _name(session.id),
             )
@@ -179,8 +180,8 @@ class Link:
         self._is_connected = False
         if is_expired:
             log.warning(
-                "%s: lost, no server had heard of it for %g s; its ephemeral nodes are gone, a new session is "
-                "being opened",
+                "%s: lost, no server had heard of it for %g s; its ephemeral nodes are gone, a new session "
+                "is being opened",
                 _name(self.session.id),
                 self._client.timeout_s,
             )
