@@ -6,9 +6,11 @@ import logging
 import os
 import random
 import signal
+import struct
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +366,65 @@ async def test_it_is_said_when_no_server_answers(tmp_path: Path) -> None:
         Unavailable, match=r"no ZooKeeper server at 127\.0\.0\.1:1 answers within 0\.3 s: .*refused"
     ):
         await ZooKeeperStore.connect("127.0.0.1:1/x", 4000, connect_timeout_ms=300)
+
+
+class OldServer:
+    """Speaks as much of the protocol as a ZooKeeper that knows no request for the watch.
+
+    With `nonsense` its first answer is to another request than it was asked.
+    """
+
+    def __init__(self, nonsense: bool = False) -> None:
+        self._nonsense = nonsense
+        self._sessions = 0
+        self.address = ""
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def close(self) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._request(reader)
+        self._sessions += 1
+        self._answer(writer, struct.pack("!iiqi16sB", 0, 4000, self._sessions, 16, bytes(16), 0))
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                xid, kind = struct.unpack_from("!ii", await self._request(reader))
+                is_mistaken, self._nonsense = self._nonsense, False
+                error = 0 if kind in (11, -11) or self._sessions > 1 else -6
+                self._answer(writer, struct.pack("!iqi", xid + 77 * is_mistaken, 1, error))
+        writer.close()
+
+    async def _request(self, reader: asyncio.StreamReader) -> bytes:
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+    def _answer(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
+        writer.write(len(answer).to_bytes(4, "big") + answer)
+
+
+async def test_a_server_without_the_watch_is_refused() -> None:
+    server = OldServer()
+    await server.open()
+    with pytest.raises(Invalid, match=r"is too old; version 3\.6 or newer is needed"):
+        await ZooKeeperStore.connect(server.address, 4000)
+    await server.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_answers_that_make_no_sense_cost_the_session_and_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = OldServer(nonsense=True)
+    await server.open()
+    store = await ZooKeeperStore.connect(server.address, 4000)
+    assert store.session.id == 2
+    assert "given up, the client broke down; a new one is started" in caplog.text
+    await store.close()
+    await server.close()
 
 
 @pytest.mark.parametrize("hosts", ["", "host:port", "127.0.0.1:1/a//b", "127.0.0.1:1/../b"])

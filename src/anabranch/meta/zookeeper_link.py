@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 # A session may be as short as 2 s: a server that is back is found in a part of that.
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5}
+_START_AGAIN_S = 1.0  # after what kazoo's thread does not survive, which the next one may not either
 
 
 class Link:
@@ -187,13 +188,12 @@ class Link:
             )
         else:
             log.error("%s: given up, the client broke down; a new one is started", _name(self.session.id))
-            self._thread.submit(self._start_again)
+            asyncio.get_running_loop().call_later(_START_AGAIN_S, self._start_again)
         self.session.become(SessionState.EXPIRED)
 
     def _start_again(self) -> None:
-        self._client.stop()
         if not self.is_closed:
-            self._client.start_async()
+            self._thread.submit(self._client.start_async)  # it waits for the threads that ended
 
     def _arm(self) -> None:
         """Set the watch; a server forgets it with the connection."""
