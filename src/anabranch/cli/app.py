@@ -66,6 +66,18 @@ def _standalone(context: typer.Context) -> None:
     raise typer.Exit(standalone.run(context.args, time.monotonic()))
 
 
+@app.command(
+    "zookeeper",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def _zookeeper(context: typer.Context) -> None:
+    """Run a ZooKeeper server, for a cluster's metadata, until it is told to stop."""
+    from anabranch.cli import zookeeper
+
+    raise typer.Exit(zookeeper.run(context.args, time.monotonic()))
+
+
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
