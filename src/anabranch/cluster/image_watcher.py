@@ -34,7 +34,7 @@ class ImageWatcher:
         await self._store.watch(paths.ROOT, self._changed)
         builder = ImageBuilder(self.image)
         for path, value in await self._store.scan(paths.ROOT):
-            builder.apply(path, value.data)
+            builder.apply(path, value.data, value.czxid)
         self.image = builder.build()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
@@ -66,7 +66,10 @@ class ImageWatcher:
             try:
                 for path in changed:
                     value = await self._store.get(path)
-                    builder.apply(path, None if value is None else value.data)
+                    if value is None:
+                        builder.apply(path, None)
+                    else:
+                        builder.apply(path, value.data, value.czxid)
             except BaseException:
                 self._unread = changed | self._unread  # cancelled, or the store is away: not seen yet
                 self._work.set()
