@@ -79,7 +79,7 @@ def store_of(node: NodeConfig) -> OpenStore[MetadataStore]:
     async def zookeeper_store(data: Path, disk: Disk, executors: Executors) -> MetadataStore:
         from anabranch.meta.zookeeper import ZooKeeperStore  # its library takes long to load
 
-        return await ZooKeeperStore.connect(hosts, node.session_timeout_ms)
+        return await ZooKeeperStore.connect(hosts, node.session_timeout_ms, executors=executors)
 
     return zookeeper_store
 

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from anabranch.base.errors import Invalid
-from anabranch.spark import java
+from anabranch.base import java
 from demo import needs
 
 

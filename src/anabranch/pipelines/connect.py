@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from anabranch.base.errors import Invalid, Unavailable
 from anabranch.spark.interpreter import with_interpreter
-from anabranch.spark.java import with_java
+from anabranch.base.java import with_java
 
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 _DRIVER = {

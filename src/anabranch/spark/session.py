@@ -13,7 +13,7 @@ whatever else is made of the same DataFrame loses the rows, too.
 from pyspark.sql import SparkSession
 
 from anabranch.spark.interpreter import with_interpreter
-from anabranch.spark.java import with_java
+from anabranch.base.java import with_java
 
 
 def session_builder() -> SparkSession.Builder:
