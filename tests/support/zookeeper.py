@@ -1,7 +1,7 @@
 """A ZooKeeper server as people run it, `anabranch zookeeper`, and a way to cut brokers off from it.
 
-    zookeeper          one server for all tests of a session; each takes a chroot of its own
-    CuttingProxy       between a client and a server: cut, and healed, without either of them ending
+zookeeper          one server for all tests of a session; each takes a chroot of its own
+CuttingProxy       between a client and a server: cut, and healed, without either of them ending
 """
 
 import asyncio

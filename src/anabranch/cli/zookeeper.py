@@ -50,7 +50,9 @@ def run(arguments: list[str], started: float) -> int:
     try:
         prepare(server, is_verbose=options.verbose)
     except OSError as error:
-        raise CommandError(f"the data folder cannot be used: {error}", "choose another: --data DIR") from error
+        raise CommandError(
+            f"the data folder cannot be used: {error}", "choose another: --data DIR"
+        ) from error
     asyncio.run(_serve(server, command, options.ready_file, started))
     return 0
 
@@ -66,9 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data", type=Path, default=Path("anabranch-zookeeper"), metavar="DIR", help="data folder"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument(
-        "--port", type=int, default=2181, help="for brokers (default: 2181; 0: any free one)"
-    )
+    parser.add_argument("--port", type=int, default=2181, help="for brokers (default: 2181; 0: any free one)")
     parser.add_argument("--id", type=int, metavar="N", help="which server of the ensemble this is, from 1 on")
     parser.add_argument(
         "--server",

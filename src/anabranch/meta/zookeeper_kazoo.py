@@ -226,4 +226,3 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         except (ConnectionDropped, self.handler.timeout_exception) as error:
             self.broke_because = str(error)
             raise
-

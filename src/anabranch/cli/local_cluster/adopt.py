@@ -5,8 +5,8 @@
     /cluster   and /adopting gone        in one step: from now on it is a cluster
     the folder's own metadata set aside
 
-Cluster id, broker id and all topics stay as they are.  It may be killed at any moment and done again: until the
-last step the folder is as it was, and what was copied is known by the cluster's id.
+Cluster id, broker id and all topics stay as they are.  It may be killed at any moment and done again: until
+the last step the folder is as it was, and what was copied is known by the cluster's id.
 """
 
 import asyncio

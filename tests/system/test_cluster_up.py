@@ -1,0 +1,167 @@
+"""`anabranch cluster`: a cluster of real processes, and what becomes of them.
+
+One cluster for all tests here; each leaves it whole.  Its sessions are long, so that what does not wait for
+their end is seen.
+"""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from anabranch import __version__
+from tests.support.command import anabranch
+from tests.support.local_cluster import LocalCluster
+from tests.support.speed import slowness
+
+BROKERS = ("broker-1", "broker-2", "broker-3")
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    settings = {"broker.session.timeout.ms": "60000"}
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), settings=settings) as cluster:
+        yield cluster
+
+
+def is_there(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def test_it_says_what_runs_and_where(cluster: LocalCluster) -> None:
+    rows = cluster.rows()
+    assert list(rows)[:4] == ["zookeeper", *BROKERS]
+    for id in BROKERS:
+        row = rows[id]
+        assert (row["role"], row["state"]) == ("broker", "running")
+        assert is_there(row["pid"])
+        assert set(row["ports"]) == {"kafka", "pulsar", "http"}
+        assert Path(row["folder"], "meta.properties").is_file()
+        assert Path(row["log"]).is_file()
+    ready = cluster.ready
+    assert ready["version"] == __version__
+    assert ready["kafka"].split(",") == [f"127.0.0.1:{rows[id]['ports']['kafka']}" for id in BROKERS]
+    assert ready["pulsar"].count(",") == 2
+    assert ready["zookeeper"] == f"127.0.0.1:{rows['zookeeper']['ports']['client']}"
+    shown = cluster.tell("status").stdout
+    assert re.search(r"^broker +broker-2 +\d+ +running +kafka \d+,pulsar \d+,http \d+ ", shown, re.MULTILINE)
+
+
+def test_it_is_ready_in_ten_seconds(cluster: LocalCluster) -> None:
+    found = re.search(r"a cluster of 3 serves after ([\d.]+) s", cluster.log.read_text())
+    assert found is not None
+    assert float(found[1]) < 10 * slowness()
+
+
+def test_clients_work_on_it(cluster: LocalCluster) -> None:
+    """With replicas, and a group: the topics of the cluster's own have three replicas, too."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for future in admin.create_topics([NewTopic("orders", 6, 3)]).values():
+        future.result(60)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(300):
+        producer.produce("orders", str(number).encode(), key=str(number).encode())
+    assert producer.flush(60) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    read: set[bytes] = set()
+    while len(read) < 300:
+        message = consumer.poll(60)
+        assert message is not None
+        assert message.error() is None, message.error()
+        read.add(message.value() or b"")
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    topics = admin.list_topics(timeout=60).topics
+    assert {tuple(sorted(partition.replicas)) for partition in topics["orders"].partitions.values()} == {
+        (1, 2, 3)
+    }
+    assert len({partition.leader for partition in topics["orders"].partitions.values()}) == 3
+    assert {len(partition.replicas) for partition in topics["__consumer_offsets"].partitions.values()} == {3}
+
+
+def test_what_dies_is_started_again_and_does_not_wait_for_its_session(cluster: LocalCluster) -> None:
+    before = cluster.row("broker-2")
+    os.kill(before["pid"], signal.SIGKILL)
+    after = cluster.until(
+        "broker-2", lambda row: row["restarts"] > before["restarts"] and row["state"] == "running"
+    )
+    assert after["pid"] != before["pid"]
+    assert after["ports"] == before["ports"]
+    assert (
+        "broker-2: ended by itself, killed by SIGKILL; it is started again in 0.2 s"
+        in cluster.log.read_text()
+    )
+    assert "broker 2: removed what an earlier start of it had registered" in cluster.log_of("broker-2")
+
+
+def test_another_process_with_an_id_in_use_is_refused(cluster: LocalCluster, tmp_path: Path) -> None:
+    refused = anabranch(
+        "broker", "--id", "1", "--zookeeper", cluster.ready["zookeeper"], "--data", str(tmp_path),
+        "--kafka-port", "0", exit_code=1,
+    )  # fmt: skip
+    assert "broker id 1 is in use by another process; set another node.id" in refused.stderr
+
+
+def test_what_was_killed_stays_down_until_it_is_started(cluster: LocalCluster) -> None:
+    pid = cluster.row("broker-3")["pid"]
+    cluster.tell("kill", "broker-3")
+    assert not is_there(pid)
+    row = cluster.row("broker-3")
+    assert (row["state"], row["pid"]) == ("killed", None)
+    assert "only what is running can be paused" in cluster.tell("pause", "broker-3", exit_code=1).stderr
+    cluster.tell("restart", "broker-3")
+    assert cluster.row("broker-3")["state"] == "running"
+
+
+def test_pause_and_resume(cluster: LocalCluster) -> None:
+    cluster.tell("pause", "broker-1")
+    row = cluster.row("broker-1")
+    assert row["state"] == "paused"
+    assert Path(f"/proc/{row['pid']}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    assert "paused" in cluster.tell("pause", "broker-1", exit_code=1).stderr
+    cluster.tell("resume", "broker-1")
+    assert cluster.row("broker-1")["state"] == "running"
+    assert "not paused" in cluster.tell("resume", "broker-1", exit_code=1).stderr
+
+
+def test_one_more(cluster: LocalCluster) -> None:
+    cluster.tell("add")
+    row = cluster.row("broker-4")
+    assert row["state"] == "running"
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{row['ports']['kafka']}"})
+    assert set(admin.list_topics(timeout=60).brokers) == {1, 2, 3, 4}
+
+
+def test_it_cannot_run_twice(cluster: LocalCluster) -> None:
+    refused = anabranch("cluster", "up", "--data", str(cluster.data), exit_code=1)
+    assert "is in use by process" in refused.stderr
+    refused = anabranch("standalone", "--data", str(cluster.data), exit_code=2)
+    assert "holds a cluster of several brokers" in refused.stderr
+    assert (
+        "there is no process 'broker-9'; there are: zookeeper, broker-1"
+        in cluster.tell("kill", "broker-9", exit_code=1).stderr
+    )
+
+
+def test_down_ends_all_of_it(cluster: LocalCluster) -> None:
+    """The last one here."""
+    pids = [row["pid"] for row in cluster.rows().values()]
+    cluster.tell("down")
+    assert not any(is_there(pid) for pid in pids)
+    assert cluster.ended() == 0
+    assert cluster.log.read_text().endswith("stopping\nstopped\n")
+    assert "no cluster runs in" in cluster.tell("status", exit_code=1).stderr
