@@ -1,4 +1,4 @@
-"""`anabranch broker`: single brokers on a ZooKeeper; sessions that are lost, a folder that joins a cluster."""
+"""`anabranch broker`: brokers on a ZooKeeper; a session that is lost, a folder that joins a cluster."""
 
 import os
 import signal

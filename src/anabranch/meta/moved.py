@@ -30,5 +30,6 @@ def check_not_moved(disk: Disk, data: Path) -> None:
     if disk.exists(data / _MOVED):
         command = disk.read_whole(data / _MOVED).decode("utf-8", "replace").strip()
         raise Invalid(
-            f"the metadata of {data} is in ZooKeeper, its broker is one of a cluster; start it with: {command}"
+            f"the metadata of {data} is in ZooKeeper, and its broker is one of a cluster; "
+            f"start it with: {command}"
         )
