@@ -9,6 +9,7 @@ It has its own ZooKeeper and the ports that are free; what it prints goes to `up
 """
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ class LocalCluster(Served):
             self._command += ["--set", f"{name}={value}"]
         self._process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
+        self.start_computed_s = 0.0
+        """What the processes took of the processors until all of them served."""
 
     @property
     def bootstrap(self) -> str:
@@ -50,6 +53,9 @@ class LocalCluster(Served):
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.01)
         self.ready = json.loads(self._ready_file.read_text())
+        pids = [self._process.pid, *(row["pid"] for row in self.ready["processes"])]
+        pids.append(json.loads((self.data / "zookeeper" / "ready.json").read_text())["server_pid"])
+        self.start_computed_s = sum(map(_computed_s, pids))
 
     def stop(self) -> None:
         """SIGTERM, and wait for the clean end of all."""
@@ -85,3 +91,8 @@ class LocalCluster(Served):
 
     def log_of(self, id: str) -> str:
         return (self.data / id / "log.txt").read_text()
+
+
+def _computed_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

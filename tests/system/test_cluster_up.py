@@ -59,9 +59,10 @@ def test_it_says_what_runs_and_where(cluster: LocalCluster) -> None:
 
 
 def test_it_is_ready_in_ten_seconds(cluster: LocalCluster) -> None:
+    """Where others have the processors, what it took of them counts: two have time for twice as much."""
     found = re.search(r"a cluster of 3 serves after ([\d.]+) s", cluster.log.read_text())
     assert found is not None
-    assert float(found[1]) < 10 * slowness()
+    assert float(found[1]) < 10 or cluster.start_computed_s < 10 * slowness(), cluster.start_computed_s
 
 
 def test_clients_work_on_it(cluster: LocalCluster) -> None:
