@@ -22,6 +22,7 @@ class ClusterBroker(BrokerProcess):
     """`anabranch broker` instead of `standalone`."""
 
     def __init__(self, folder: Path, zookeeper: str, id: int, **settings: str) -> None:
+        folder.mkdir(exist_ok=True)
         super().__init__(folder, {name.replace("_", "."): value for name, value in settings.items()})
         self._member = ["--id", str(id), "--zookeeper", zookeeper, "--host-id", "here", "--rack", "r1"]
 
@@ -73,6 +74,8 @@ async def test_a_standalone_folder_becomes_the_first_broker_of_a_cluster(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     chroot = zookeeper.chroot()
+    for name in ("one", "three"):
+        (tmp_path / name).mkdir()
     alone = BrokerProcess(tmp_path / "one")
     alone.start()
     anabranch("produce", "orders", stdin="a\nb\n", bootstrap=alone.bootstrap)

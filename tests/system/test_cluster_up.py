@@ -147,6 +147,19 @@ def test_one_more(cluster: LocalCluster) -> None:
     assert set(admin.list_topics(timeout=60).brokers) == {1, 2, 3, 4}
 
 
+def test_brokers_serve_on_without_zookeeper(cluster: LocalCluster) -> None:
+    before = {id: row["pid"] for id, row in cluster.rows().items() if row["role"] == "broker"}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    producer.produce("away", b"before")
+    assert producer.flush(60) == 0
+    cluster.tell("kill", "zookeeper")
+    producer.produce("away", b"meanwhile")
+    assert producer.flush(60) == 0
+    cluster.tell("restart", "zookeeper")
+    anabranch("topic", "create", "after", bootstrap=cluster.bootstrap)
+    assert {id: row["pid"] for id, row in cluster.rows().items() if row["role"] == "broker"} == before
+
+
 def test_it_cannot_run_twice(cluster: LocalCluster) -> None:
     refused = anabranch("cluster", "up", "--data", str(cluster.data), exit_code=1)
     assert "is in use by process" in refused.stderr
