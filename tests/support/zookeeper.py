@@ -21,7 +21,7 @@ import pytest
 from tests.support.broker import hold_port, without_settings
 from tests.support.command import PROGRAM
 
-READY_TIMEOUT_S = 90.0
+READY_TIMEOUT_S = 240.0  # as a test has, at most; a JVM starts slowly where many do
 _chroots = count(1)
 
 
@@ -86,9 +86,11 @@ class ZooKeeperServer:
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
-    server.start()
-    yield server
-    server.kill()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
 
 
 class CuttingProxy:
