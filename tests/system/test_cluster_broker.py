@@ -1,7 +1,9 @@
 """`anabranch broker`: brokers on a ZooKeeper; a session that is lost, a folder that joins a cluster."""
 
+import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ import pytest
 from anabranch.base.ids import BrokerId
 from anabranch.meta import paths
 from anabranch.meta.documents import BrokerDocument, decode
+from anabranch.meta.session import SessionState
 from anabranch.meta.store import Versioned
 from anabranch.meta.zookeeper import ZooKeeperStore
 from tests.support.broker import BrokerProcess
 from tests.support.command import anabranch
+from tests.support.waiting import until
 from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm
@@ -60,6 +64,28 @@ async def test_a_broker_that_lost_its_session_registers_again(
         assert after.czxid > before.czxid
         assert after.data == before.data
         anabranch("produce", "t", stdin="a\n", bootstrap=broker.bootstrap)
+    await store.close()
+
+
+async def test_a_loop_that_stands_still_loses_its_session(zookeeper: ZooKeeperServer) -> None:
+    """Its client's threads live on, and would keep the session of a broker that serves nobody."""
+    chroot = zookeeper.chroot()
+
+    async def until_gone() -> None:
+        other = await ZooKeeperStore.connect(chroot, 10_000)
+        while await other.get("/mine") is not None:
+            continue
+        await other.close()
+
+    store = await ZooKeeperStore.connect(chroot, 2_000)
+    await store.create("/mine", b"", ephemeral=True)
+    before = store.session.id
+    watching = threading.Thread(target=asyncio.run, args=(until_gone(),))
+    watching.start()
+    watching.join(60)  # the loop's own thread
+    assert not watching.is_alive()
+    await until(lambda: store.session.id != before and store.session.state is SessionState.CONNECTED)
+    await store.create("/mine", b"", ephemeral=True)
     await store.close()
 
 
