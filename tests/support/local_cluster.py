@@ -47,12 +47,7 @@ class LocalCluster(Served):
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=without_settings()
             )
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while not self._ready_file.exists():
-            assert self._process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.01)
-        self.ready = json.loads(self._ready_file.read_text())
+        self.ready = wait_for_json(self._ready_file, self._process, self.log)
         pids = [self._process.pid, *(row["pid"] for row in self.ready["processes"])]
         pids.append(json.loads((self.data / "zookeeper" / "ready.json").read_text())["server_pid"])
         self.start_computed_s = sum(map(_computed_s, pids))
@@ -91,6 +86,17 @@ class LocalCluster(Served):
 
     def log_of(self, id: str) -> str:
         return (self.data / id / "log.txt").read_text()
+
+
+def wait_for_json(file: Path, process: "subprocess.Popen[bytes]", log: Path | None = None) -> dict[str, Any]:
+    """What the ready file of `process` says, once it is there."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while not file.exists():
+        assert process.poll() is None, log and log.read_text()
+        assert time.monotonic() < deadline, log and log.read_text()
+        time.sleep(0.01)
+    ready: dict[str, Any] = json.loads(file.read_text())
+    return ready
 
 
 def _computed_s(pid: int) -> float:

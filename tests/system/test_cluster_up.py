@@ -7,6 +7,8 @@ their end is seen.
 import os
 import re
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +18,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch import __version__
-from tests.support.command import anabranch
-from tests.support.local_cluster import LocalCluster
+from tests.support.broker import without_settings
+from tests.support.command import PROGRAM, anabranch
+from tests.support.local_cluster import LocalCluster, wait_for_json
 from tests.support.speed import slowness
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -169,6 +172,25 @@ def test_it_cannot_run_twice(cluster: LocalCluster) -> None:
         "there is no process 'broker-9'; there are: zookeeper, broker-1"
         in cluster.tell("kill", "broker-9", exit_code=1).stderr
     )
+
+
+def test_the_short_form(tmp_path: Path) -> None:
+    """Also that Ctrl-C ends it, and that the supervisor takes all with it when it is killed."""
+    command = [PROGRAM, "standalone", "--brokers", "2", "--kafka-port", "0", "--http-port", "-1"]
+    command += ["--data", str(tmp_path / "data"), "--ready-file", str(tmp_path / "ready.json")]
+    for sign, code in ((signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)):
+        process = subprocess.Popen(command, env=without_settings())
+        ready = wait_for_json(tmp_path / "ready.json", process)
+        assert ready["kafka"].count(",") == ready["pulsar"].count(",") == 1
+        assert "http" not in ready
+        pids = [row["pid"] for row in ready["processes"]]
+        assert len(pids) == 3
+        process.send_signal(sign)
+        assert process.wait(60) == code
+        deadline = time.monotonic() + 60
+        while any(is_there(pid) for pid in pids):
+            assert time.monotonic() < deadline
+        (tmp_path / "ready.json").unlink(missing_ok=True)
 
 
 def test_down_ends_all_of_it(cluster: LocalCluster) -> None:
