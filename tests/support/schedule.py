@@ -53,7 +53,7 @@ ON_ZOOKEEPER = (
     "tests/system/test_cluster_broker.py",
     "tests/system/test_cluster_up.py",
 )
-"""Whatever uses the fixture `zookeeper`: one server for all.  Its tests say themselves that they start a JVM."""
+"""Whatever uses the fixture `zookeeper`: one server for all.  Its tests are marked `jvm` one by one."""
 
 LONGEST = (
     "tests/compat/test_groups.py",

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -69,14 +69,20 @@ class ZooKeeperServer:
         self.ready = json.loads(self._ready.read_text())
 
     def stop(self) -> int:
-        """Its exit code."""
+        """Tell it to stop; its exit code."""
         assert self._process is not None
         self._process.terminate()
+        return self.exit_code()
+
+    def exit_code(self) -> int:
+        """When it has ended."""
+        assert self._process is not None
         return self._process.wait(READY_TIMEOUT_S)
 
     def kill(self) -> None:
-        """kill -9 of the server itself."""
-        assert self._process is not None
+        """kill -9, if it was started."""
+        if self._process is None:
+            return
         with suppress(ProcessLookupError, KeyError):
             os.kill(self.ready["server_pid"], signal.SIGKILL)
         self._process.kill()
@@ -141,11 +147,3 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(data)
             await writer.drain()
     writer.close()
-
-
-@pytest.fixture
-async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[CuttingProxy]:
-    proxy = CuttingProxy(zookeeper.address)
-    await proxy.open()
-    yield proxy
-    await proxy.close()

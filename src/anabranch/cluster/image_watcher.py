@@ -64,7 +64,7 @@ class ImageWatcher:
                 await asyncio.sleep(_READ_AGAIN_S)
 
     async def reread(self) -> None:
-        """Return once the image shows everything that is there: there may have been changes without events."""
+        """Return once the image shows all that is there: there may have been changes without events."""
         self._has_missed = True
         await self._sweep()
 

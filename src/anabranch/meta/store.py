@@ -144,9 +144,9 @@ class MetadataStore(Protocol):
     async def watch(self, prefix: str, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Call back on the event loop, in order, for each change at `prefix` or below from now on.
 
-        Where changes may have been missed, because the link to the store broke, it hears MISSED with `prefix`,
-        and from then on of each change again.  What comes back ends the watch; so does `close`.  The callback
-        must not raise.
+        Where changes may have been missed, because the link to the store broke, it hears MISSED with
+        `prefix`, and from then on of each change again.  What comes back ends the watch; so does `close`.
+        The callback must not raise.
         """
         ...
 

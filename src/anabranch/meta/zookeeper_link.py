@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 # A session may be as short as 2 s: a server that is back is found in a part of that.
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5}
+_START_AGAIN_S = 1.0  # after what kazoo's thread does not survive, which the next one may not either
 
 
 class Link:
@@ -75,8 +76,9 @@ class Link:
             async with asyncio.timeout(wait_s):
                 await self._opened
         except TimeoutError:
+            why = self._client.broke_because
             raise Unavailable(
-                f"no ZooKeeper server at {self.hosts} answers within {wait_s:g} s: {self._client.broke_because}"
+                f"no ZooKeeper server at {self.hosts} answers within {wait_s:g} s: {why}"
             ) from None
         except UnimplementedError:
             raise Invalid(
@@ -161,8 +163,8 @@ class Link:
             )
         else:
             log.info(
-                "%s: opened in place of %s; everything is read again, and what went with that session must be "
-                "made again",
+                "%s: opened in place of %s; everything is read again, and what went with that session must "
+                "be made again",
                 _name(id),
                 _name(session.id),
             )
@@ -189,20 +191,19 @@ class Link:
         self._is_connected = False
         if is_expired:
             log.warning(
-                "%s: lost, no server had heard of it for %g s; its ephemeral nodes are gone, a new session is "
-                "being opened",
+                "%s: lost, no server had heard of it for %g s; its ephemeral nodes are gone, a new session "
+                "is being opened",
                 _name(self.session.id),
                 self._client.timeout_s,
             )
         else:
             log.error("%s: given up, the client broke down; a new one is started", _name(self.session.id))
-            self._thread.submit(self._start_again)
+            asyncio.get_running_loop().call_later(_START_AGAIN_S, self._start_again)
         self.session.become(SessionState.EXPIRED)
 
     def _start_again(self) -> None:
-        self._client.stop()
         if not self.is_closed:
-            self._client.start_async()
+            self._thread.submit(self._client.start_async)  # it waits for the threads that ended
 
     def _arm(self) -> None:
         """Set the watch; a server forgets it with the connection."""
