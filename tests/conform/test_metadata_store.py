@@ -1,6 +1,7 @@
 """Metadata stores: what every one does.  A new implementation is one more parameter of `opener`."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -524,10 +525,12 @@ async def test_a_session_that_is_over_is_of_no_more_use(opener: Opener) -> None:
     stop = one.session.subscribe(lambda state: pytest.fail("stopped"))
     stop()
     await one.watch("/", heard.append)
+    assert one.session.certain_until > time.monotonic()
     await one.close()
     await one.close()
     assert states == [SessionState.EXPIRED]
     assert one.session.is_expired
+    assert one.session.certain_until < time.monotonic()
     await other.put("/a", b"")
     await settled()
     assert heard == []

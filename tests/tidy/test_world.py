@@ -27,7 +27,10 @@ EXCEPTIONS = {
     "log/compaction_worker.py": ({"DirectDisk", "threading", "time"}, "a process of its own"),
     "meta/embedded.py": ({"thread_pool"}, "for who opens a store alone; a node says which"),
     "meta/zookeeper.py": ({"thread_pool"}, "for who opens a store alone; a node says which"),
-    "meta/zookeeper_kazoo.py": ({"time"}, "runs on threads of kazoo's own, and is not simulated"),
+    "meta/zookeeper_kazoo.py": (
+        {"create_connection", "time"},
+        "runs on threads and sockets of kazoo's own; a simulation has another store",
+    ),
     "node.py": ({"real_world"}, "the world of a node in production is made here"),
     "schemas/protobuf.py": (
         {"subprocess"},
