@@ -50,6 +50,8 @@ ON_ZOOKEEPER = (
     "tests/conform/test_metadata_store.py",
     "tests/system/test_zookeeper_store.py",
     "tests/system/test_zookeeper_command.py",
+    "tests/system/test_cluster_broker.py",
+    "tests/system/test_cluster_up.py",
 )
 """Whatever uses the fixture `zookeeper`: one server for all.  Its tests are marked `jvm` one by one."""
 

@@ -103,7 +103,7 @@ class ImageWatcher:
                 builder.apply(path, None)
                 self._known.discard(path)
             else:
-                builder.apply(path, value.data)
+                builder.apply(path, value.data, value.czxid)
                 self._known.add(path)
 
     async def _read_all(self, builder: ImageBuilder) -> None:
@@ -112,7 +112,7 @@ class ImageWatcher:
         for path in self._known - there:
             builder.apply(path, None)
         for path, value in found:
-            builder.apply(path, value.data)
+            builder.apply(path, value.data, value.czxid)
         self._known = there
 
     def _swap(self, change: ImageChange) -> None:

@@ -45,6 +45,7 @@ _NODE_EVENTS = (1, 2, 3)
 _NO_NODE: int = NoNodeError.code
 
 # kazoo's log tells of every connection that broke, as a warning; the store tells its story itself.
+_log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger("anabranch.meta.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
@@ -156,6 +157,10 @@ class Client(KazooClient):  # type: ignore[misc]
         self._call(request, answer)
         return answer
 
+    def beat(self) -> None:
+        """The event loop moves.  If it does not for as long as a session lasts, its session is let end."""
+        self._connection.beaten = time.monotonic()
+
     def hand_over(self, call: Callable[[], None]) -> None:
         """Call back on the thread that answers come from, behind those that came before."""
         self.handler.completion_queue.put(call)
@@ -178,6 +183,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self.life = _NO_LIFE
         self.timeout_s = 0.0
         self.broke_because = "no server answers"
+        self.beaten = time.monotonic()
         self._told = told
         self._sent: dict[int | None, float] = {}  # by xid, when
 
@@ -185,6 +191,14 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         # Before it is sent; and the first of several pings, for who knows which one an answer is to.
         self._sent.setdefault(xid, time.monotonic())
         super()._submit(request, timeout, xid)
+
+    def _send_ping(self, timeout: float) -> None:
+        # Who stands still serves nobody, and must not be taken for alive because this thread is.
+        still_s = time.monotonic() - self.beaten
+        if still_s <= self.timeout_s:
+            super()._send_ping(timeout)
+        else:
+            _log.error("the event loop has stood still for %.0f s; the metadata session is let end", still_s)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if not isinstance(request, Connect):

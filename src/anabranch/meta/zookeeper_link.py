@@ -60,6 +60,8 @@ class Link:
             lambda kind, path: client.hand_over(partial(self._inbox.put, partial(hear, kind, path))),
         )
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._beat_s = session_timeout_s / 8
+        self._beating: asyncio.TimerHandle | None = None
         self._is_connected = False
         self.is_closed = False
         self.session = Session(0, self._certain_until)
@@ -67,6 +69,7 @@ class Link:
 
     async def open(self, wait_s: float) -> None:
         """Connect, and arm the watch.  Unavailable if no server answers in time."""
+        self._beat()
         self._client.add_listener(self._listen)
         self._client.start_async()
         try:
@@ -95,6 +98,8 @@ class Link:
         if self.is_closed:
             return
         self.is_closed = True
+        if self._beating is not None:
+            self._beating.cancel()
         # kazoo waits for its threads, which wait for the server.
         await asyncio.get_running_loop().run_in_executor(self._thread, self._stop)
         self._thread.shutdown(wait=False)
@@ -102,6 +107,11 @@ class Link:
         if self.session.id:
             log.info("%s: closed", _name(self.session.id))
         self.session.become(SessionState.EXPIRED)
+
+    def _beat(self) -> None:
+        """Tell the client now and again that the loop moves."""
+        self._client.beat()
+        self._beating = asyncio.get_running_loop().call_later(self._beat_s, self._beat)
 
     def _stop(self) -> None:
         self._client.stop()
