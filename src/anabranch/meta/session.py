@@ -10,6 +10,7 @@ ephemeral nodes are gone for good.
 
 from collections.abc import Callable
 from enum import Enum
+from math import inf
 
 
 class SessionState(Enum):
@@ -24,6 +25,8 @@ class Session:
     def __init__(self, id: int) -> None:
         self.id = id
         self.state = SessionState.CONNECTED
+        self.certain_until = inf
+        """On the monotonic clock: until then it lives for sure, whatever happens."""
         self._subscribers: list[Callable[[SessionState], None]] = []
 
     @property

@@ -1,4 +1,4 @@
-"""Options of replication: how a follower fetches."""
+"""Options of replication: how a follower fetches, and how far it may lag."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,22 @@ from anabranch.base.config import Kind, at_least, option
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
     """How followers fetch from leaders; a change counts from the next start."""
+
+    lag_time_max_ms: int = option(
+        "replica.lag.time.max.ms",
+        Kind.LONG,
+        10_000,
+        at_least(1),
+        "A follower that has not caught up with its leader for so long leaves the ISR.",
+    )
+    lag_max_messages: int = option(
+        "replica.lag.max.messages",
+        Kind.LONG,
+        4000,
+        at_least(-1),
+        "A follower that lacks more messages than this of what its leader had a second ago, or half of "
+        "replica.lag.time.max.ms if that is less, leaves the ISR; -1 is any number.",
+    )
 
     fetch_max_wait_ms: int = option(
         "replica.fetch.wait.max.ms",

@@ -1,7 +1,8 @@
 """A follower's part of Fetch: the log as it is, up to its end, and what that says of how far the follower is.
 
 Nothing is translated, left out or shared with consumers' sessions.  A follower has everything below the
-offset that it asks for, so the high watermark may move before it is answered.
+offset that it asks for, so the high watermark may move before it is answered.  That counts once for each
+request: when one that waits is looked at again, that is the leader's doing and no sign of the follower.
 """
 
 from anabranch.base.errors import NotOwner
@@ -13,14 +14,21 @@ from anabranch.wire.kafka.fetch import Fetched
 
 
 def read_for_replica(
-    partition: Partition, wanted: Wanted, replica: BrokerId, max_bytes: int, *, whole_first: bool
+    partition: Partition,
+    wanted: Wanted,
+    replica: BrokerId,
+    max_bytes: int,
+    *,
+    whole_first: bool,
+    is_repeated: bool,
 ) -> Fetched:
     """NotOwner if the broker has no replica of the partition, as far as this one knows."""
     if not partition.has_replica(replica):
         raise NotOwner(f"{partition}: broker {replica} has no replica of it")
     offset = wanted.fetch_offset
     records = partition.read(offset, max_bytes, Isolation.LOG_END, whole_first=whole_first)
-    partition.replica_reached(replica, offset)
+    if not is_repeated:
+        partition.replica_reached(replica, offset, wanted.replica_start)
     return Fetched(
         wanted.index,
         0,
