@@ -40,9 +40,9 @@ class TwoNodes:
 
     async def create(self, name: TopicName, partitions: int, **config: str) -> None:
         """A topic with replicas on all nodes; its leaders take turns."""
-        all = list(self.nodes)
-        turns = [index % len(all) for index in range(partitions)]
-        assignments = [(index, all[turn:] + all[:turn]) for index, turn in enumerate(turns)]
+        ids = list(self.nodes)
+        turns = [index % len(ids) for index in range(partitions)]
+        assignments = [(index, ids[turn:] + ids[:turn]) for index, turn in enumerate(turns)]
         of_the_topic = {option.replace("_", "."): value for option, value in config.items()}
         await self.nodes[BOTH[0]].parts.cluster.create_topic(
             NewTopic(name, assignments=assignments, config=of_the_topic)

@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 ORDERS = TopicName.from_kafka("orders")
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
-LAG = {"replica_lag_time_max_ms": "300", "replica_lag_max_messages": "-1", "replica_socket_timeout_ms": "500"}
+LAG = {"replica_lag_time_max_ms": "1500", "replica_lag_max_messages": "-1", "replica_socket_timeout_ms": "500"}
 
 
 @pytest.fixture
