@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from anabranch.base.ids import BrokerId, TopicName
-from anabranch.client.destinations import Leader, TopicPartition
-from anabranch.client.requests import PRODUCE, Request
+from anabranch.client.destinations import Address, Leader, TopicPartition
+from anabranch.client.requests import DELETE_RECORDS, PRODUCE, Request
+from anabranch.log.truncation import truncate_fully_and_start_at
 from anabranch.meta.session import Session
 from anabranch.partition.partition import Partition
 from anabranch.wire.kafka.schema import ErrorCode
@@ -23,7 +24,11 @@ from tests.support.waiting import until
 
 ORDERS = TopicName.from_kafka("orders")
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
-LAG = {"replica_lag_time_max_ms": "1500", "replica_lag_max_messages": "-1", "replica_socket_timeout_ms": "500"}
+LAG = {
+    "replica_lag_time_max_ms": "1500",
+    "replica_lag_max_messages": "-1",
+    "replica_socket_timeout_ms": "500",
+}
 
 
 @pytest.fixture
@@ -169,3 +174,50 @@ async def test_a_leader_in_doubt_takes_and_acknowledges_nothing(three: TwoNodes)
     assert await produce(three, "d") == 0
     await check_same(three)
     assert role.log_end == 2
+
+
+async def test_records_are_deleted_from_all_replicas_before_it_is_said(three: TwoNodes) -> None:
+    await three.create(ORDERS, 1)
+    assert await produce(three, "a", "b") == 0
+    host = three.nodes[B1].parts.host
+    part = {"partition_index": 0, "offset": 1}
+    asker = three.client("x")
+    try:
+
+        async def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
+            topics = [{"name": ORDERS.kafka, "partitions": [part | {"offset": offset}]}]
+            request = Request(DELETE_RECORDS, {"topics": topics, "timeout": timeout_ms})
+            answer = (await asker.ask(Address("a", 9092), request, 60)).topics[0].partitions[0]
+            return answer.error_code, answer.low_watermark
+
+        assert await delete(1, 30_000) == (0, 1)
+        assert [one.log.log_start for one in three.replicas(ORDERS, 0)] == [1, 1, 1]
+        three.wire.cut("a", "c")
+        assert await delete(2, 100) == (ErrorCode.request_timed_out, 1)
+        assert host.partition(ORDERS, 0).log_start == 2
+        three.wire.mend("a", "c")
+        await until(lambda: [one.log.log_start for one in three.replicas(ORDERS, 0)] == [2, 2, 2])
+        assert await delete(2, 30_000) == (0, 2)
+    finally:
+        asker.close()
+
+
+async def test_a_follower_whose_log_is_gone_catches_up(three: TwoNodes) -> None:
+    """From where its leader's log starts, which is not at 0 any more."""
+    await three.create(ORDERS, 1)
+    assert await produce(three, "a", "b", "c") == 0
+    await check_same(three)
+    leader(three).trim(2)
+    three.wire.cut("a", "c")
+    assert await produce(three, "x", acks=1) == 0
+    await until(lambda: isr(three) == (B1, B2))
+    replica = three.replicas(ORDERS, 0)[2]
+    parts = three.nodes[B3].parts
+    await parts.upkeep.truncated(replica, truncate_fully_and_start_at(parts.disk, replica.log, 0))
+    replica.truncated()
+    three.wire.mend("a", "c")
+    assert await produce(three, "d") == 0
+    await until(lambda: isr(three) == (B1, B2, B3))
+    await three.settled(ORDERS, 0)
+    assert replica.log.log_start == 2
+    assert batches(leader(three).log)[-len(batches(replica.log)) :] == batches(replica.log)

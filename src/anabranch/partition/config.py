@@ -25,6 +25,13 @@ class ReplicationConfig:
         "replica.lag.time.max.ms if that is less, leaves the ISR; -1 is any number.",
     )
 
+    num_fetchers: int = option(
+        "num.replica.fetchers",
+        Kind.INT,
+        1,
+        at_least(1),
+        "How many fetches at a time a broker has with each leader that it follows.",
+    )
     fetch_max_wait_ms: int = option(
         "replica.fetch.wait.max.ms",
         Kind.INT,

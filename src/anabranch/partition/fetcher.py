@@ -3,8 +3,10 @@
     image: broker 2 leads orders-3, this one has a replica   ─> Followers ─> ReplicaFetcher(2) ─> Following
     image: another leader, or another epoch                  ─> the one of before drops it
 
-Fetches are Kafka's, with the follower's id.  What is fetched is in the log, and flushed if `flush.messages`
-asks for it, before the next fetch tells the leader so: that is what the leader's high watermark goes by.
+With `num.replica.fetchers` there are several of them for a leader, each with a share of its partitions.
+Fetches are Kafka's, with the follower's id and in a session, so that they name what has changed only.  What
+is fetched is in the log, and flushed if `flush.messages` asks for it, before the next fetch tells the leader
+so: that is what the leader's high watermark goes by.
 
 What fails for one partition is tried again later, and does not hold up the others.
 """
@@ -32,6 +34,7 @@ from anabranch.log.flusher import is_due
 from anabranch.log.segment import Segment
 from anabranch.meta.image import NO_BROKER, PartitionImage
 from anabranch.partition.config import ReplicationConfig
+from anabranch.partition.follower_session import FollowerSession
 from anabranch.partition.following import Following
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.served_topic import ServedTopic
@@ -79,7 +82,7 @@ class Followers:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] | None = None
 
@@ -91,9 +94,10 @@ class Followers:
         me = self._around.broker
         if state.leader in (me, NO_BROKER) or me not in state.replicas:
             return
-        fetcher = self._fetchers.get(state.leader)
+        which = (state.leader, hash(place) % self._around.config.num_fetchers)
+        fetcher = self._fetchers.get(which)
         if fetcher is None:
-            fetcher = self._fetchers[state.leader] = ReplicaFetcher(state.leader, self._around)
+            fetcher = self._fetchers[which] = ReplicaFetcher(state.leader, self._around)
             if self.failed is not None:
                 self._start(fetcher)
         fetcher.add(place, Followed(topic, state))
@@ -135,6 +139,7 @@ class ReplicaFetcher:
         self._later: dict[Place, float] = {}  # when those are due that failed
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
         self._work = asyncio.Event()
+        self._session = FollowerSession(around.config.fetch_max_bytes)
         settings = Settings("", f"broker-{around.broker}-fetcher")
         self._client = AsyncClient(settings, around.network, around.clock, around.random)
 
@@ -214,8 +219,16 @@ class ReplicaFetcher:
     async def _fetch(self, due: dict[Place, Following]) -> None:
         config = self._around.config
         timeout_s = (config.fetch_max_wait_ms + config.socket_timeout_ms) / 1000
-        answer = await self._ask(self._request(due), timeout_s)
+        request = self._request(due)
+        try:
+            answer = await self._ask(request, timeout_s)
+        except BaseException:
+            self._session.failed()
+            raise
+        if self._session.is_over(answer.error_code):
+            return
         check(answer.error_code, f"broker {self._leader}")
+        self._session.answered(answer.session_id)
         self._backoff.reset()
         for topic in answer.responses:
             for part in topic.partitions:
@@ -233,9 +246,6 @@ class ReplicaFetcher:
 
     def _request(self, due: dict[Place, Following]) -> Request:
         config = self._around.config
-        topics: dict[UUID, list[dict[str, Any]]] = {}
-        for (topic_id, _), following in due.items():
-            topics.setdefault(topic_id, []).append(following.asked(config.fetch_max_bytes))
         values = {
             "cluster_id": None,
             "replica_state": {"replica_id": self._around.broker, "replica_epoch": -1},
@@ -243,11 +253,8 @@ class ReplicaFetcher:
             "min_bytes": config.fetch_min_bytes,
             "max_bytes": config.fetch_response_max_bytes,
             "isolation_level": 0,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [{"topic_id": topic_id, "partitions": parts} for topic_id, parts in topics.items()],
-            "forgotten_topics_data": [],
             "rack_id": "",
+            **self._session.asked(due),
         }
         return Request(FETCH, values, newest=_NEWEST_FETCH)
 

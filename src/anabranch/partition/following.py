@@ -27,6 +27,12 @@ class Following:
         self.leader_epoch = leader_epoch
         self._disk = disk
 
+    @property
+    def point(self) -> tuple[int, int, int, int]:
+        """All that may change of what is `asked`."""
+        opened = self.replica.log
+        return opened.log_end, opened.log_start, opened.epochs.latest, self.leader_epoch
+
     def asked(self, max_bytes: int) -> dict[str, Any]:
         opened = self.replica.log
         return {

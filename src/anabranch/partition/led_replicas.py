@@ -10,7 +10,9 @@ Only for partitions of several replicas.
 import logging
 from typing import TYPE_CHECKING
 
+from anabranch.base.config import LONG_MAX
 from anabranch.base.ids import BrokerId
+from anabranch.base.waiters import Waiters
 from anabranch.meta.image import PartitionImage
 from anabranch.partition.in_sync import InSync, ordered
 from anabranch.partition.replication import Replication
@@ -25,7 +27,7 @@ _AFTER_REFUSAL_S = 1.0  # nobody is asked to come in again meanwhile: followers 
 
 
 class LedReplicas:
-    __slots__ = ("_ask_again_s", "_hub", "_hw", "_partition", "_reason", "in_sync")
+    __slots__ = ("_ask_again_s", "_hub", "_hw", "_partition", "_reason", "in_sync", "starts")
 
     def __init__(
         self, partition: "Partition", state: PartitionImage, start: int, hw: HighWatermark, hub: Replication
@@ -35,6 +37,8 @@ class LedReplicas:
         self._hub = hub
         self._reason = ""
         self._ask_again_s = 0.0
+        self.starts = Waiters()
+        """Whoever waits for followers to forget what was deleted."""
         self.in_sync = InSync(state.leader, state, start, hub.clock.monotonic())
 
     @property
@@ -44,7 +48,11 @@ class LedReplicas:
     def reached(self, broker: BrokerId, end: int, log_start: int) -> bool:
         """It has what is from `log_start` to `end`, and asks for more.  True if the watermark moved."""
         in_sync, now_s = self.in_sync, self._hub.clock.monotonic()
+        follower = in_sync.followers.get(broker)
+        has_started = follower is not None and follower.log_start != log_start
         in_sync.asked(broker, end, log_start, self._partition.log_end, now_s)
+        if has_started:
+            self.starts.wake()
         moved = self._hw.replica_reached(broker, end)
         if broker not in in_sync.state.isr:
             moved = self._may_return(broker, now_s) or moved
@@ -105,6 +113,16 @@ class LedReplicas:
         return self._hw.in_sync_changed(
             frozenset(state.isr), self._partition.min_insync(state), self.in_sync.counted
         )
+
+    @property
+    def least_start(self) -> int:
+        """Where the log starts on the follower where it starts first, of those that are there."""
+        starts = [
+            follower.log_start
+            for broker, follower in self.in_sync.followers.items()
+            if self._hub.is_alive(broker)
+        ]
+        return min(starts, default=LONG_MAX)
 
     def wanted(self) -> list[BrokerId] | None:
         """The ISR that the controller is to be asked for, if it is."""

@@ -22,6 +22,7 @@ memory that batches can ask for by being larger inside.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from anabranch.base.errors import (
     AnabranchError,
@@ -429,6 +430,8 @@ class Partition:
         self._on_resign.clear()
         self._waiters.wake()
         self._followers.wake()
+        if self.led is not None:
+            self.led.starts.wake()
 
     # --- history and standing
 
@@ -440,6 +443,24 @@ class Partition:
             self.log.advance_start(offset)
             self._around.touched.add(self.replica)
         return self.log.log_start
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on the replica where it starts first."""
+        return self.log_start if self.led is None else min(self.log_start, self.led.least_start)
+
+    async def started_at(self, offset: int) -> None:
+        """Return when no replica has anything below `offset` any more; raises what `resign` was given."""
+        while self.led is not None and self.low_watermark < offset:
+            self.check_leads()
+            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiter = partial(_tell, moved)
+            starts = self.led.starts
+            starts.add(waiter)
+            try:
+                await moved
+            finally:
+                starts.remove(waiter)
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client that knows another leader than this one; -1 knows none."""
@@ -467,3 +488,8 @@ class Partition:
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start`..`end`."""
         return self.log.aborted_between(start, end)
+
+
+def _tell(moved: "asyncio.Future[None]") -> None:
+    if not moved.done():
+        moved.set_result(None)

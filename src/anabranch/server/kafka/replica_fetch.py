@@ -5,7 +5,7 @@ offset that it asks for, so the high watermark may move before it is answered.  
 request: when one that waits is looked at again, that is the leader's doing and no sign of the follower.
 """
 
-from anabranch.base.errors import NotOwner
+from anabranch.base.errors import NotOwner, UnknownLeaderEpoch
 from anabranch.base.ids import BrokerId
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
@@ -22,8 +22,10 @@ def read_for_replica(
     whole_first: bool,
     is_repeated: bool,
 ) -> Fetched:
-    """NotOwner if the broker has no replica of the partition, as far as this one knows."""
+    """UnknownLeaderEpoch, or NotOwner if it named none, if the broker has no replica that is known here."""
     if not partition.has_replica(replica):
+        if wanted.leader_epoch >= 0:  # which is this one's: the follower knows of replicas that come
+            raise UnknownLeaderEpoch(f"{partition}: broker {replica} has no replica of it yet")
         raise NotOwner(f"{partition}: broker {replica} has no replica of it")
     offset = wanted.fetch_offset
     records = partition.read(offset, max_bytes, Isolation.LOG_END, whole_first=whole_first)
