@@ -150,6 +150,10 @@ class NodeParts:
         host.replication.lag = lambda: Lag(told.lag_time_max_ms / 1000, told.lag_max_messages)
         host.replication.is_alive = lambda broker: broker in cluster.image.brokers
         host.replication.certainty.depend_on(self.store.session)
+        host.replication.leader_throttle.rate = lambda: self.dynamic.current.replication.leader_throttled_rate
+        host.replication.follower_throttle.rate = lambda: (
+            self.dynamic.current.replication.follower_throttled_rate
+        )
         settings = Settings("", f"broker-{me}-isr")
         self._controller_client = AsyncClient(settings, self._world.network, self.clock, self._random)
         ask = ControllerIsr(cluster, me, self._controller_client, lambda broker: _address_of(cluster, broker))

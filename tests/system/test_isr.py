@@ -25,6 +25,7 @@ from tests.support.waiting import until
 ORDERS = TopicName.from_kafka("orders")
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
 LAG = {
+    "replica_fetch_max_bytes": "10000",
     "replica_lag_time_max_ms": "1500",
     "replica_lag_max_messages": "-1",
     "replica_socket_timeout_ms": "500",
@@ -221,3 +222,28 @@ async def test_a_follower_whose_log_is_gone_catches_up(three: TwoNodes) -> None:
     await three.settled(ORDERS, 0)
     assert replica.log.log_start == 2
     assert batches(leader(three).log)[-len(batches(replica.log)) :] == batches(replica.log)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+async def test_who_catches_up_is_throttled_and_who_is_in_sync_is_not(three: TwoNodes, side: str) -> None:
+    throttled = {f"{side}_replication_throttled_replicas": "*"}
+    await three.create(ORDERS, 1, **throttled)
+    assert await produce(three, "a") == 0
+    three.wire.cut("a", "c")
+    for _ in range(300):
+        leader(three).append(memoryview(records("x" * 1000)), 1)
+    await until(lambda: isr(three) == (B1, B2))
+    cluster = three.nodes[B1].parts.cluster
+    rate = f"{side}.replication.throttled.rate"
+    await cluster.replace_broker_config(None, {rate: "0"})
+    await until(
+        lambda: all(rate in node.parts.cluster.image.default_broker_config for node in three.nodes.values())
+    )
+    three.wire.mend("a", "c")
+    assert await produce(three, "b") == 0
+    await asyncio.sleep(1.0)  # nothing happens, so there is nothing to wait for
+    assert three.replicas(ORDERS, 0)[2].log.log_end < 100
+    assert isr(three) == (B1, B2)
+    await cluster.replace_broker_config(None, {rate: "10000000"})
+    await until(lambda: isr(three) == (B1, B2, B3))
+    await check_same(three)

@@ -38,6 +38,7 @@ from anabranch.partition.follower_session import FollowerSession
 from anabranch.partition.following import Following
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.served_topic import ServedTopic
+from anabranch.partition.throttling import FOLLOWER, is_throttled
 from anabranch.wire.kafka.schema import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -179,9 +180,20 @@ class ReplicaFetcher:
         for place, followed in list(self._followed.items()):
             if self._later.get(place, now) <= now:
                 following = self._following.get(place) or self._open(place, followed)
-                if following is not None:
+                if following is not None and not self._is_held_back(place, following, followed.topic, now):
                     due[place] = following
         return due
+
+    def _is_held_back(self, place: Place, following: Following, topic: ServedTopic, now: float) -> bool:
+        """By the throttle; it is due again when that lets it through."""
+        throttle = self._around.host.replication.follower_throttle
+        if following.is_in_step or not throttle.is_exceeded or not self._is_throttled(topic, following):
+            return False
+        self._later[place] = now + throttle.wait_s
+        return True
+
+    def _is_throttled(self, topic: ServedTopic, following: Following) -> bool:
+        return is_throttled(topic.image.config, FOLLOWER, following.replica.index, self._around.broker)
 
     def _open(self, place: Place, followed: Followed) -> Following | None:
         """None if its log cannot be opened now: it is tried again later."""
@@ -272,6 +284,7 @@ class ReplicaFetcher:
                     raise Unavailable(f"offset {following.replica.log.log_end} is out of the leader's range")
             else:
                 check(part.error_code, str(following.replica))
+                self._count(place, following, part)
                 dropped = following.answered(part)
             opened = following.replica.log
             if dropped is not None or part.records or following.replica.high_watermark != before:
@@ -287,6 +300,14 @@ class ReplicaFetcher:
             self._failed(place, str(following.replica), error)
         else:
             self._later.pop(place, None)
+
+    def _count(self, place: Place, following: Following, part: Any) -> None:
+        """Of what is throttled, so that all together are held to the rate."""
+        throttle, followed = self._around.host.replication.follower_throttle, self._followed.get(place)
+        if not part.records or not throttle.is_on or followed is None:
+            return
+        if self._is_throttled(followed.topic, following):
+            throttle.let_through(len(part.records))
 
     async def _bounds(self, following: Following) -> tuple[int, int]:
         """Where the leader's log begins and ends."""

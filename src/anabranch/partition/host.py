@@ -45,6 +45,7 @@ from anabranch.partition.replication import Replication
 from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.strays import KEPT_DAYS, Stored, move_aside
 from anabranch.partition.surroundings import Surroundings
+from anabranch.partition.throttling import LEADER, is_throttled
 from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
@@ -268,6 +269,11 @@ class PartitionHost:
     def is_open(self, topic: ServedTopic | None, index: int) -> bool:
         """Whether finding this partition takes no time: its log is open, or there is none."""
         return topic is None or not 0 <= index < len(topic.partitions) or topic.partitions[index] is not None
+
+    def is_throttled(self, partition: Partition) -> bool:
+        """Whether what is sent of a partition to who is not in sync is limited."""
+        topic = self._by_name.get(partition.replica.topic.kafka)
+        return topic is not None and is_throttled(topic.image.config, LEADER, partition.index, self._broker)
 
     def open_replicas(self) -> Iterator[Replica]:
         for topic in self._by_name.values():

@@ -69,12 +69,13 @@ class Partition:
         "_certainty",
         "_followers",
         "_hw",
+        "_is_ended",
+        "_is_plain",
         "_on_resign",
         "_start",
         "_touched",
         "_waiters",
         "index",
-        "is_ended",
         "leader_epoch",
         "led",
         "log",
@@ -93,7 +94,9 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.retired = False
         self.why: AnabranchError | None = None
-        self.is_ended = False  # terminated: it takes no more messages, for good
+        self._is_ended = False
+        self._is_plain = True
+        """Nothing stands against an append, unless too few replicas do."""
         self.translations = around.translations
         self._around = around
         self._broker, self._touched = around.broker, around.touched
@@ -154,6 +157,19 @@ class Partition:
         """The compacted one, if there is any."""
         return self.log.view
 
+    @property
+    def is_ended(self) -> bool:
+        """Terminated: it takes no more messages, for good."""
+        return self._is_ended
+
+    @is_ended.setter
+    def is_ended(self, is_ended: bool) -> None:
+        self._is_ended = is_ended
+        self._find_plain()
+
+    def _find_plain(self) -> None:
+        self._is_plain = self.why is None and not self._is_ended and self._certainty is None
+
     # --- writing
 
     def is_heavy(self, batch: memoryview) -> bool:
@@ -165,7 +181,7 @@ class Partition:
         config = self.log.config
         now_ms = self._around.clock.now_ms()
         header = validation.check(batch, config, now_ms)
-        if self.why is not None or self.is_ended or self._hw.lacks_replicas or self._certainty is not None:
+        if not self._is_plain or self._hw.lacks_replicas:
             self._check_open(acks)
         if (
             header.producer_id < 0
@@ -194,7 +210,7 @@ class Partition:
     def _check_open(self, acks: int) -> None:
         """Refuse what is written to who leads no more or may not, to what has ended, or in vain."""
         self._check_writable()
-        if self.is_ended:
+        if self._is_ended:
             raise PolicyViolation("the topic is terminated: it takes no more messages")
         if acks == ALL:
             self._check_replicas()
@@ -349,6 +365,7 @@ class Partition:
         elif self.led is None:
             self.led = LedReplicas(self, self.state, self._start, self._hw, replication)
             self._certainty = replication.certainty
+        self._find_plain()
 
     def _moved(self) -> None:
         """The high watermark has."""
@@ -424,6 +441,7 @@ class Partition:
     def resign(self, reason: AnabranchError) -> None:
         """Lead no more: whoever waits, or asks from now on, is told the reason.  No file is closed."""
         self.retired, self.why = True, reason
+        self._find_plain()
         self._acks.refuse(reason)
         for leave in tuple(self._on_resign):
             leave()

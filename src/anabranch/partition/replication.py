@@ -11,6 +11,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.ids import BrokerId
 from anabranch.partition.certainty import Certainty
 from anabranch.partition.in_sync import Lag
+from anabranch.partition.throttling import Throttle
 
 if TYPE_CHECKING:
     from anabranch.partition.partition import Partition
@@ -27,6 +28,8 @@ class Replication:
         """Whether a broker is registered, and so may be in sync."""
         self.ask: Callable[[Partition], None] = lambda partition: None
         """Have the controller asked for the ISR that a leader wants."""
+        self.leader_throttle = Throttle(clock)
+        self.follower_throttle = Throttle(clock)
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.failed_isr_updates = 0

@@ -213,6 +213,7 @@ class Fetch(ToldAtOnce):
             most = min(wanted.max_bytes, max(left, 0))
             whole_first = left == self._max_bytes
             return read_for_replica(
+                self._services.partitions,
                 partition,
                 wanted,
                 self._replica,

@@ -7,13 +7,16 @@ request: when one that waits is looked at again, that is the leader's doing and 
 
 from anabranch.base.errors import NotOwner, UnknownLeaderEpoch
 from anabranch.base.ids import BrokerId
+from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
+from anabranch.partition.throttling import Throttle
 from anabranch.server.fetch_sessions import Wanted
 from anabranch.wire.kafka.fetch import Fetched
 
 
 def read_for_replica(
+    host: PartitionHost,
     partition: Partition,
     wanted: Wanted,
     replica: BrokerId,
@@ -28,7 +31,12 @@ def read_for_replica(
             raise UnknownLeaderEpoch(f"{partition}: broker {replica} has no replica of it yet")
         raise NotOwner(f"{partition}: broker {replica} has no replica of it")
     offset = wanted.fetch_offset
+    throttle = _throttle(host, partition, replica)
+    if throttle is not None and throttle.is_exceeded:
+        max_bytes, whole_first = 0, False
     records = partition.read(offset, max_bytes, Isolation.LOG_END, whole_first=whole_first)
+    if throttle is not None and records is not None:
+        throttle.let_through(records.size)
     if not is_repeated:
         partition.replica_reached(replica, offset, wanted.replica_start)
     return Fetched(
@@ -40,3 +48,11 @@ def read_for_replica(
         None,
         records,
     )
+
+
+def _throttle(host: PartitionHost, partition: Partition, replica: BrokerId) -> Throttle | None:
+    """What holds the replica back, if anything."""
+    throttle = host.replication.leader_throttle
+    if replica in partition.state.isr or not throttle.is_on or not host.is_throttled(partition):
+        return None
+    return throttle
