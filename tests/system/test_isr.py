@@ -161,16 +161,18 @@ async def test_isr_changes_of_a_leader_that_is_not_the_controller(three: TwoNode
 async def test_a_leader_in_doubt_takes_and_acknowledges_nothing(three: TwoNodes) -> None:
     await three.create(ORDERS, 1)
     role = leader(three)
-    session: Session = three.nodes[B1].parts.store.session
+    certain_until = [float("inf")]
+    certainty = three.nodes[B1].parts.host.replication.certainty
+    certainty.depend_on(Session(1, lambda id: certain_until[0]))
     waits = role.append(memoryview(records("a")), -1).acknowledged
     assert waits is not None
-    session.certain_until = 0.0
+    certain_until[0] = 0.0
     sent = asyncio.create_task(produce(three, "b", acks=1))
     await until(lambda: role.high_watermark == 1)  # readers go on
     assert not waits.done()
     assert await produce(three, "c", acks=-1) == ErrorCode.not_leader_or_follower
     assert await sent == ErrorCode.not_leader_or_follower
-    session.certain_until = float("inf")
+    certain_until[0] = float("inf")
     await asyncio.wait_for(waits, 60)
     assert await produce(three, "d") == 0
     await check_same(three)

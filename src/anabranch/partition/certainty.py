@@ -6,8 +6,8 @@ goes on with either once it is certain again.  A process that stood still finds 
 sockets full of what came before; so the clock is looked at in the moment that something is acknowledged.
 
 A session that has ended says nothing about the next one: what is led may be led elsewhere since, and the
-image does not say so yet.  So after `lost` nothing is certain until `regained`, which is for whoever has read
-the image again.
+image does not say so yet.  So nothing is certain under another session until `image_read`, which is for
+whoever has read all of it again.
 """
 
 import asyncio
@@ -20,32 +20,31 @@ _LOOK_S = 0.05
 
 
 class Certainty:
-    __slots__ = ("_clock", "_is_lost", "_looking", "_session", "_waiting")
+    __slots__ = ("_clock", "_known_id", "_looking", "_session", "_waiting")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._session: Session | None = None
-        self._is_lost = False
+        self._known_id: int | None = None
         self._waiting: dict[Callable[[], None], None] = {}
         self._looking: asyncio.TimerHandle | None = None
 
     def depend_on(self, session: Session) -> None:
+        """What the image says is of this session."""
         self._session = session
+        self._known_id = session.id
 
     @property
     def holds(self) -> bool:
         session = self._session
         return session is None or (
-            self._clock.monotonic() < session.certain_until and not self._is_lost and not session.is_expired
+            session.id == self._known_id and self._clock.monotonic() < session.certain_until
         )
 
-    def lost(self) -> None:
-        """The session has ended."""
-        self._is_lost = True
-
-    def regained(self) -> None:
-        """There is another session, and the image is as its store has it."""
-        self._is_lost = False
+    def image_read(self) -> None:
+        """The image is as the store has it in the session that there is now."""
+        if self._session is not None:
+            self._known_id = self._session.id
 
     def call_when_it_holds(self, callback: Callable[[], None]) -> None:
         """Once, soon after; a callback that waits already is not called twice."""
