@@ -17,11 +17,14 @@ from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
 from anabranch.base.ids import BrokerId, id_text
 from anabranch.base.world import OpenStore, World
+from anabranch.client.aio import AsyncClient
 from anabranch.client.destinations import Address
+from anabranch.client.settings import Settings
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.host_reconciler import HostReconciler
 from anabranch.cluster.identity import random_id
+from anabranch.cluster.isr_requests import ControllerIsr
 from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
@@ -34,14 +37,17 @@ from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.log.cleaner import run_worker
 from anabranch.meta.embedded import EmbeddedStore
-from anabranch.meta.image import appearance
+from anabranch.meta.image import PartitionImage, appearance
 from anabranch.meta.moved import METADATA, check_not_moved
 from anabranch.meta.store import MetadataStore
 from anabranch.partition.fetcher import Followers
 from anabranch.partition.fetcher import Surroundings as Followed
 from anabranch.partition.folders import partition_folder
 from anabranch.partition.host import PartitionHost
+from anabranch.partition.in_sync import Lag
+from anabranch.partition.isr_changes import IsrChanges
 from anabranch.partition.meta_properties import MetaProperties, check_broker, claim_data_folder
+from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.upkeep import Upkeep
 from anabranch.schemas.subject_store import SubjectStore
 from anabranch.server.config import BrokerConfig, DynamicConfig
@@ -130,20 +136,7 @@ class NodeParts:
         self.host = PartitionHost(self.disk, self.clock, data, config.node.node_id, self._pools, syncing)
         self.host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
         undo.callback(self.host.abandon)
-        self.followers = Followers(
-            Followed(
-                config.node.node_id,
-                self.host,
-                self.disk,
-                self._world.network,
-                self.clock,
-                self._random,
-                config.replication,
-                lambda broker: _address_of(cluster, broker),
-                lambda following, cut: self.upkeep.truncated(following.replica, cut),
-            )
-        )
-        self.host.on_state = self.followers.follow
+        self._replicate()
         reconciler = HostReconciler(self.host, dynamic.stored_log_config, lambda: dynamic.current.policies)
         dynamic.on_change(lambda old, new: reconciler.defaults_changed(cluster.image))
         # The reconciler first: what the configuration then changes for all topics includes the newest.
@@ -153,6 +146,41 @@ class NodeParts:
         self.upkeep = Upkeep(self.host, self.disk, self.clock, dynamic, self._pools, self._worker)
         undo.callback(self.upkeep.abandon)
         self.host.recover()
+
+    def _replicate(self) -> None:
+        """What follows, and what looks after those that follow."""
+        config, cluster, host = self.config, self.cluster, self.host
+        told, me = config.replication, config.node.node_id
+        self.followers = Followers(
+            Followed(
+                me,
+                host,
+                self.disk,
+                self._world.network,
+                self.clock,
+                self._random,
+                told,
+                lambda broker: _address_of(cluster, broker),
+                lambda following, cut: self.upkeep.truncated(following.replica, cut),
+            )
+        )
+        host.replication.lag = lambda: Lag(told.lag_time_max_ms / 1000, told.lag_max_messages)
+        host.replication.is_alive = lambda broker: broker in cluster.image.brokers
+        host.replication.certainty.depend_on(self.store.session)
+        host.replication.leader_throttle.rate = lambda: self.dynamic.current.replication.leader_throttled_rate
+        host.replication.follower_throttle.rate = lambda: (
+            self.dynamic.current.replication.follower_throttled_rate
+        )
+        settings = Settings("", f"broker-{me}-isr")
+        self._controller_client = AsyncClient(settings, self._world.network, self.clock, self._random)
+        ask = ControllerIsr(cluster, me, self._controller_client, lambda broker: _address_of(cluster, broker))
+        self.isr_changes = IsrChanges(host, me, ask, self._random)
+
+        def has_state(topic: ServedTopic, state: PartitionImage) -> None:
+            self.followers.follow(topic, state)
+            self.isr_changes.follow(topic, state)
+
+        host.on_state = has_state
 
     def _coordinate(self) -> Services:
         """The coordinators, and all that request handlers reach."""
@@ -246,6 +274,7 @@ class NodeParts:
             self.cluster.run(),
             self.upkeep.run(),
             self.followers.run(),
+            self.isr_changes.run(),
             self.groups.load(),
             self.share_groups.states.run(),
             self.states.load(),
@@ -268,6 +297,7 @@ class NodeParts:
 
     async def close(self) -> None:
         """Make all of it durable and let it go, once `work` has ended."""
+        self._controller_client.close()
         self.txns.close()
         self.transactions.close()
         self.share_groups.close()

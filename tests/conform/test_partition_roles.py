@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.base.errors import NotEnoughReplicas, NotOwner, OffsetOutOfRange
+from anabranch.base.errors import (
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotOwner,
+    OffsetOutOfRange,
+)
 from anabranch.base.ids import BrokerId
 from anabranch.meta.image import NO_BROKER
 from anabranch.partition.partition import Partition
@@ -188,19 +193,23 @@ async def test_entries_and_a_coordinators_batches_wait_for_all(led: Led, role: P
 
 async def test_too_few_replicas(led: Led) -> None:
     role = led.add(min_insync_replicas=2)
-    before = put(role, acks=-1)
+    clients, before = put(role, acks=-1), role.append_own(memoryview(records("own"))).acknowledged
+    assert clients is not None
     assert before is not None
     led.in_sync(ME)
-    with pytest.raises(NotEnoughReplicas):
+    with pytest.raises(NotEnoughReplicasAfterAppend):
+        await clients
+    with pytest.raises(NotEnoughReplicas) as refused:
         put(role, acks=-1)
-    assert role.log_end == 1
+    assert refused.type is NotEnoughReplicas
+    assert role.log_end == 2
     assert put(role, acks=1) is None
     assert (role.high_watermark, before.done()) == (0, False), "what two were promised is not one's to keep"
     led.in_sync(ME, FOLLOWER)
     assert not before.done()
-    role.replica_reached(FOLLOWER, 2)
+    role.replica_reached(FOLLOWER, 3)
     assert before.done()
-    assert role.high_watermark == 2
+    assert role.high_watermark == 3
 
 
 async def test_a_follower_that_is_out_of_sync_holds_up_nobody(led: Led, role: Partition) -> None:

@@ -87,6 +87,10 @@ class OffsetOutOfRange(Invalid): ...
 class OutOfOrderSequence(Invalid): ...
 
 
+class IneligibleReplica(Invalid):
+    """A replica that is said to be in sync, and whose broker is gone, stops, or has restarted since."""
+
+
 class InvalidTransactionState(Invalid):
     """The transaction is not in a state that allows this."""
 
@@ -170,6 +174,10 @@ class FencedLeaderEpoch(Fenced):
     """The client knows an older leader than this one."""
 
 
+class StaleBrokerEpoch(Fenced):
+    """The broker is not registered, or has registered anew since."""
+
+
 class FencedStateEpoch(Fenced):
     """The state of the share partition was set from outside since it was read."""
 
@@ -206,6 +214,10 @@ class CoordinatorNotAvailable(Unavailable):
 
 class NotEnoughReplicas(Unavailable):
     """Fewer replicas are in sync than `min.insync.replicas`: the records were not stored."""
+
+
+class NotEnoughReplicasAfterAppend(NotEnoughReplicas):
+    """The same, but the records were stored; whether they are safe is not known yet."""
 
 
 class OffsetNotAvailable(Unavailable):

@@ -1,9 +1,9 @@
-"""Kafka's topic options that do nothing on a broker without tiered storage, nor anything to throttle.
+"""Kafka's topic options that do nothing to a log: tiered storage, which is not here, and throttled replicas.
 
 Kafka has them on every topic, tiered storage or not, so clients find them when they describe a topic and
 tools set them when they make one; both must go well.  As on a Kafka whose tiered storage is off, turning it
 on for a topic is refused, and the rest is checked, kept, shown and without effect.  The two lists of
-throttled replicas are for moving data between brokers, of which one alone does none.
+throttled replicas are for copying between brokers (`partition/throttling`) and nothing to the log itself.
 """
 
 import re

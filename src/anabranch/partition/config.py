@@ -1,14 +1,37 @@
-"""Options of replication: how a follower fetches."""
+"""Options of replication: how a follower fetches, and how far it may lag."""
 
 from dataclasses import dataclass
 
-from anabranch.base.config import Kind, at_least, option
+from anabranch.base.config import LONG_MAX, Kind, at_least, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
     """How followers fetch from leaders; a change counts from the next start."""
 
+    lag_time_max_ms: int = option(
+        "replica.lag.time.max.ms",
+        Kind.LONG,
+        10_000,
+        at_least(1),
+        "A follower that has not caught up with its leader for so long leaves the ISR.",
+    )
+    lag_max_messages: int = option(
+        "replica.lag.max.messages",
+        Kind.LONG,
+        4000,
+        at_least(-1),
+        "A follower that lacks more messages than this of what its leader had a second ago, or half of "
+        "replica.lag.time.max.ms if that is less, leaves the ISR; -1 is any number.",
+    )
+
+    num_fetchers: int = option(
+        "num.replica.fetchers",
+        Kind.INT,
+        1,
+        at_least(1),
+        "How many fetches at a time a broker has with each leader that it follows.",
+    )
     fetch_max_wait_ms: int = option(
         "replica.fetch.wait.max.ms",
         Kind.INT,
@@ -50,4 +73,20 @@ class ReplicationConfig:
         30_000,
         at_least(1),
         "How long a follower waits for a leader's answer, beside what the leader may wait.",
+    )
+    leader_throttled_rate: int = option(
+        "leader.replication.throttled.rate",
+        Kind.LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes a second that this broker gives to followers of throttled replicas.",
+        dynamic=True,
+    )
+    follower_throttled_rate: int = option(
+        "follower.replication.throttled.rate",
+        Kind.LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes a second that this broker fetches for its throttled replicas.",
+        dynamic=True,
     )

@@ -3,8 +3,10 @@
     image: broker 2 leads orders-3, this one has a replica   ─> Followers ─> ReplicaFetcher(2) ─> Following
     image: another leader, or another epoch                  ─> the one of before drops it
 
-Fetches are Kafka's, with the follower's id.  What is fetched is in the log, and flushed if `flush.messages`
-asks for it, before the next fetch tells the leader so: that is what the leader's high watermark goes by.
+With `num.replica.fetchers` there are several of them for a leader, each with a share of its partitions.
+Fetches are Kafka's, with the follower's id and in a session, so that they name what has changed only.  What
+is fetched is in the log, and flushed if `flush.messages` asks for it, before the next fetch tells the leader
+so: that is what the leader's high watermark goes by.
 
 What fails for one partition is tried again later, and does not hold up the others.
 """
@@ -32,9 +34,11 @@ from anabranch.log.flusher import is_due
 from anabranch.log.segment import Segment
 from anabranch.meta.image import NO_BROKER, PartitionImage
 from anabranch.partition.config import ReplicationConfig
+from anabranch.partition.follower_session import FollowerSession
 from anabranch.partition.following import Following
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.served_topic import ServedTopic
+from anabranch.partition.throttling import FOLLOWER, is_throttled
 from anabranch.wire.kafka.schema import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -79,7 +83,7 @@ class Followers:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] | None = None
 
@@ -91,9 +95,10 @@ class Followers:
         me = self._around.broker
         if state.leader in (me, NO_BROKER) or me not in state.replicas:
             return
-        fetcher = self._fetchers.get(state.leader)
+        which = (state.leader, hash(place) % self._around.config.num_fetchers)
+        fetcher = self._fetchers.get(which)
         if fetcher is None:
-            fetcher = self._fetchers[state.leader] = ReplicaFetcher(state.leader, self._around)
+            fetcher = self._fetchers[which] = ReplicaFetcher(state.leader, self._around)
             if self.failed is not None:
                 self._start(fetcher)
         fetcher.add(place, Followed(topic, state))
@@ -135,6 +140,7 @@ class ReplicaFetcher:
         self._later: dict[Place, float] = {}  # when those are due that failed
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
         self._work = asyncio.Event()
+        self._session = FollowerSession(around.config.fetch_max_bytes)
         settings = Settings("", f"broker-{around.broker}-fetcher")
         self._client = AsyncClient(settings, around.network, around.clock, around.random)
 
@@ -174,9 +180,20 @@ class ReplicaFetcher:
         for place, followed in list(self._followed.items()):
             if self._later.get(place, now) <= now:
                 following = self._following.get(place) or self._open(place, followed)
-                if following is not None:
+                if following is not None and not self._is_held_back(place, following, followed.topic, now):
                     due[place] = following
         return due
+
+    def _is_held_back(self, place: Place, following: Following, topic: ServedTopic, now: float) -> bool:
+        """By the throttle; it is due again when that lets it through."""
+        throttle = self._around.host.replication.follower_throttle
+        if following.is_in_step or not throttle.is_exceeded or not self._is_throttled(topic, following):
+            return False
+        self._later[place] = now + throttle.wait_s
+        return True
+
+    def _is_throttled(self, topic: ServedTopic, following: Following) -> bool:
+        return is_throttled(topic.image.config, FOLLOWER, following.replica.index, self._around.broker)
 
     def _open(self, place: Place, followed: Followed) -> Following | None:
         """None if its log cannot be opened now: it is tried again later."""
@@ -214,8 +231,16 @@ class ReplicaFetcher:
     async def _fetch(self, due: dict[Place, Following]) -> None:
         config = self._around.config
         timeout_s = (config.fetch_max_wait_ms + config.socket_timeout_ms) / 1000
-        answer = await self._ask(self._request(due), timeout_s)
+        request = self._request(due)
+        try:
+            answer = await self._ask(request, timeout_s)
+        except BaseException:
+            self._session.failed()
+            raise
+        if self._session.is_over(answer.error_code):
+            return
         check(answer.error_code, f"broker {self._leader}")
+        self._session.answered(answer.session_id)
         self._backoff.reset()
         for topic in answer.responses:
             for part in topic.partitions:
@@ -233,9 +258,6 @@ class ReplicaFetcher:
 
     def _request(self, due: dict[Place, Following]) -> Request:
         config = self._around.config
-        topics: dict[UUID, list[dict[str, Any]]] = {}
-        for (topic_id, _), following in due.items():
-            topics.setdefault(topic_id, []).append(following.asked(config.fetch_max_bytes))
         values = {
             "cluster_id": None,
             "replica_state": {"replica_id": self._around.broker, "replica_epoch": -1},
@@ -243,11 +265,8 @@ class ReplicaFetcher:
             "min_bytes": config.fetch_min_bytes,
             "max_bytes": config.fetch_response_max_bytes,
             "isolation_level": 0,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [{"topic_id": topic_id, "partitions": parts} for topic_id, parts in topics.items()],
-            "forgotten_topics_data": [],
             "rack_id": "",
+            **self._session.asked(due),
         }
         return Request(FETCH, values, newest=_NEWEST_FETCH)
 
@@ -265,6 +284,7 @@ class ReplicaFetcher:
                     raise Unavailable(f"offset {following.replica.log.log_end} is out of the leader's range")
             else:
                 check(part.error_code, str(following.replica))
+                self._count(place, following, part)
                 dropped = following.answered(part)
             opened = following.replica.log
             if dropped is not None or part.records or following.replica.high_watermark != before:
@@ -280,6 +300,14 @@ class ReplicaFetcher:
             self._failed(place, str(following.replica), error)
         else:
             self._later.pop(place, None)
+
+    def _count(self, place: Place, following: Following, part: Any) -> None:
+        """Of what is throttled, so that all together are held to the rate."""
+        throttle, followed = self._around.host.replication.follower_throttle, self._followed.get(place)
+        if not part.records or not throttle.is_on or followed is None:
+            return
+        if self._is_throttled(followed.topic, following):
+            throttle.let_through(len(part.records))
 
     async def _bounds(self, following: Following) -> tuple[int, int]:
         """Where the leader's log begins and ends."""

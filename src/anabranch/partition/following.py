@@ -20,12 +20,20 @@ _NO_EPOCH = -1
 
 
 class Following:
-    __slots__ = ("_disk", "leader_epoch", "replica")
+    __slots__ = ("_disk", "is_in_step", "leader_epoch", "replica")
 
     def __init__(self, replica: Replica, leader_epoch: int, disk: Disk) -> None:
         self.replica = replica
         self.leader_epoch = leader_epoch
+        self.is_in_step = False
+        """It has what the leader has told that it is safe."""
         self._disk = disk
+
+    @property
+    def point(self) -> tuple[int, int, int, int]:
+        """All that may change of what is `asked`."""
+        opened = self.replica.log
+        return opened.log_end, opened.log_start, opened.epochs.latest, self.leader_epoch
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
         opened = self.replica.log
@@ -50,6 +58,7 @@ class Following:
         if part.records:
             append_fetched(self._disk, opened, part.records, self.leader_epoch)
         self.replica.follow_to(part.high_watermark)
+        self.is_in_step = opened.log_end >= part.high_watermark
         if opened.log_start < part.log_start_offset <= opened.log_end:
             opened.advance_start(part.log_start_offset)
         return None

@@ -41,9 +41,11 @@ from anabranch.partition.folders import (
 from anabranch.partition.partition import Partition
 from anabranch.partition.points import Points
 from anabranch.partition.replica import Replica
+from anabranch.partition.replication import Replication
 from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.strays import KEPT_DAYS, Stored, move_aside
 from anabranch.partition.surroundings import Surroundings
+from anabranch.partition.throttling import LEADER, is_throttled
 from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class PartitionHost:
         self.flusher = Flusher(disk, executors("sync", syncing), syncing)
         self.touched: set[Replica] = set()
         """Those that were written to, trimmed or configured since somebody has looked after them."""
+        self.replication = Replication(clock)
         self._around = Surroundings(
             broker,
             clock,
@@ -90,6 +93,7 @@ class PartitionHost:
             self.translations,
             self.touched,
             executors("unpack", _UNPACKING_THREADS),
+            self.replication,
         )
         self.on_open: Callable[[Replica], None] = lambda replica: None
         self.on_close: Callable[[Replica], None] = lambda replica: None
@@ -97,7 +101,7 @@ class PartitionHost:
         self.on_elected: Callable[[ServedTopic, int], None] = lambda topic, index: None
         """This broker was elected to lead a partition, after another one or anew."""
         self.on_state: Callable[[ServedTopic, PartitionImage], None] = lambda topic, state: None
-        """A partition of several replicas has another leader, or another epoch."""
+        """A partition has another leader, epoch or replicas, and has several of these or had."""
 
     # --- what is served
 
@@ -125,6 +129,9 @@ class PartitionHost:
             if state.leader == self._broker:
                 self.on_elected(topic, state.index)
             self.on_state(topic, state)
+        for old, new in zip(before.partitions, image.partitions, strict=False):
+            if old is not new and old.replicas != new.replicas and new not in moved:
+                self.on_state(topic, new)
         for state in image.partitions[before.partition_count :]:
             if len(state.replicas) > 1:
                 self.on_state(topic, state)
@@ -262,6 +269,11 @@ class PartitionHost:
     def is_open(self, topic: ServedTopic | None, index: int) -> bool:
         """Whether finding this partition takes no time: its log is open, or there is none."""
         return topic is None or not 0 <= index < len(topic.partitions) or topic.partitions[index] is not None
+
+    def is_throttled(self, partition: Partition) -> bool:
+        """Whether what is sent of a partition to who is not in sync is limited."""
+        topic = self._by_name.get(partition.replica.topic.kafka)
+        return topic is not None and is_throttled(topic.image.config, LEADER, partition.index, self._broker)
 
     def open_replicas(self) -> Iterator[Replica]:
         for topic in self._by_name.values():

@@ -11,6 +11,9 @@ refused with that reason, so nothing that was asked of one leader is done by ano
 An append is acknowledged at the lesser of two places: the high watermark, if all replicas were asked for
 (acks=all), and what was flushed, if `flush.messages` asks for that.
 
+Where there are several replicas, the leader takes nothing and acknowledges nothing while it is in doubt
+whether another one was elected (`certainty`); readers read on.
+
 All of it is synchronous: between the check of a batch and its place in the log nothing else runs.
 What takes long is moved out beforehand: a batch that must be unpacked (how much is inside is not known
 before) or recompressed and is large is `prepare`d in a thread.  Those threads are few, which bounds the
@@ -19,11 +22,14 @@ memory that batches can ask for by being larger inside.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from anabranch.base.errors import (
     AnabranchError,
     FencedLeaderEpoch,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotOwner,
     OffsetOutOfRange,
     PolicyViolation,
     TooLarge,
@@ -40,7 +46,9 @@ from anabranch.log.flusher import is_due
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.meta.image import PartitionImage
 from anabranch.partition import times
-from anabranch.partition.acknowledgements import Acknowledgements, both
+from anabranch.partition.acknowledgements import Acknowledgements, both, certainly
+from anabranch.partition.certainty import Certainty
+from anabranch.partition.led_replicas import LedReplicas
 from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
 from anabranch.partition.replica import Replica
 from anabranch.partition.surroundings import Surroundings
@@ -49,8 +57,8 @@ from anabranch.records.batch import BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
 from anabranch.records.entry_batches import NewEntry
 
-ALL = -1
-"""acks of who waits for all replicas that are in sync."""
+ALL, OURS = -1, -2
+"""acks of who waits for all replicas that are in sync: a client, or a part of ours, however long it takes."""
 
 
 class Partition:
@@ -58,19 +66,22 @@ class Partition:
         "_acks",
         "_around",
         "_broker",
+        "_certainty",
         "_followers",
         "_hw",
+        "_is_ended",
+        "_is_plain",
         "_on_resign",
-        "_replicas",
         "_start",
         "_touched",
         "_waiters",
         "index",
-        "is_ended",
         "leader_epoch",
+        "led",
         "log",
         "replica",
         "retired",
+        "state",
         "translations",
         "why",
     )
@@ -83,7 +94,9 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.retired = False
         self.why: AnabranchError | None = None
-        self.is_ended = False  # terminated: it takes no more messages, for good
+        self._is_ended = False
+        self._is_plain = True
+        """Nothing stands against an append, unless too few replicas do."""
         self.translations = around.translations
         self._around = around
         self._broker, self._touched = around.broker, around.touched
@@ -92,9 +105,14 @@ class Partition:
         self._waiters = Waiters()
         self._followers = Waiters()
         self._on_resign: dict[Callable[[], None], None] = {}
-        self._replicas = state.replicas
-        self._hw = HighWatermark(replica.high_watermark, *self._in_sync(state))
+        self.state = state
+        """The newest that is known of who has replicas and who is in sync."""
+        self._hw = HighWatermark(replica.high_watermark, frozenset(state.isr), self.min_insync(state))
         self._hw.replica_reached(around.broker, log.log_end)
+        self.led: LedReplicas | None = None
+        """The followers, if there are any."""
+        self._certainty: Certainty | None = None
+        self._know_followers()
         log.producers.safe_below(self._hw.offset)
 
     def __str__(self) -> str:
@@ -139,6 +157,19 @@ class Partition:
         """The compacted one, if there is any."""
         return self.log.view
 
+    @property
+    def is_ended(self) -> bool:
+        """Terminated: it takes no more messages, for good."""
+        return self._is_ended
+
+    @is_ended.setter
+    def is_ended(self, is_ended: bool) -> None:
+        self._is_ended = is_ended
+        self._find_plain()
+
+    def _find_plain(self) -> None:
+        self._is_plain = self.why is None and not self._is_ended and self._certainty is None
+
     # --- writing
 
     def is_heavy(self, batch: memoryview) -> bool:
@@ -150,7 +181,7 @@ class Partition:
         config = self.log.config
         now_ms = self._around.clock.now_ms()
         header = validation.check(batch, config, now_ms)
-        if self.why is not None or self.is_ended or self._hw.lacks_replicas:
+        if not self._is_plain or self._hw.lacks_replicas:
             self._check_open(acks)
         if (
             header.producer_id < 0
@@ -177,12 +208,18 @@ class Partition:
         return self._append_checked(ready, header, clock.now_ms(), acks)
 
     def _check_open(self, acks: int) -> None:
-        """Refuse what is written to a leader that has resigned, to what has ended, or in vain."""
-        self.check_leads()
-        if self.is_ended:
+        """Refuse what is written to who leads no more or may not, to what has ended, or in vain."""
+        self._check_writable()
+        if self._is_ended:
             raise PolicyViolation("the topic is terminated: it takes no more messages")
         if acks == ALL:
             self._check_replicas()
+
+    def _check_writable(self) -> None:
+        """Refuse what another leader should get; that it is in doubt clients take for that, and ask again."""
+        self.check_leads()
+        if self._certainty is not None and not self._certainty.holds:
+            raise NotOwner(f"{self}: broker {self._broker} does not know for certain that it still leads")
 
     def _check_replicas(self) -> None:
         if self._hw.lacks_replicas:
@@ -209,13 +246,13 @@ class Partition:
         self, entries: Sequence[NewEntry], producer: tuple[int, int] | None = None
     ) -> AppendedEntries:
         """Store what a Pulsar producer sent, in one go; `producer`, by id and epoch, if in a transaction."""
-        self.check_leads()
+        self._check_writable()
         self._check_replicas()
         if producer is not None:
             self.log.producers.check_producer(*producer)
         now_ms = self._around.clock.now_ms()
         offsets = append_entries(self.log, entries, self.leader_epoch, now_ms, producer)
-        return AppendedEntries(offsets, self._grown(ALL))
+        return AppendedEntries(offsets, self._grown(OURS))
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         return self.log.producers.has_open_transaction(producer_id, epoch)
@@ -223,7 +260,7 @@ class Partition:
     def append_own(self, batch: memoryview) -> Appended:
         """Store a batch that a coordinator of this broker made.  Its producer, if any, does not number it."""
         header = read_header(batch)
-        self.check_leads()
+        self._check_writable()
         self._check_replicas()
         if len(batch) > self.log.config.max_message_bytes:
             raise TooLarge(
@@ -231,13 +268,13 @@ class Partition:
             )
         if header.producer_id >= 0:
             self.log.producers.check_epoch(header)
-        return self._store(batch, header, -1, ALL)
+        return self._store(batch, header, -1, OURS)
 
     def end_transaction(
         self, producer_id: int, producer_epoch: int, marker: Marker, *, strict: bool = False
     ) -> Appended:
         """Store the marker that ends a transaction; if `strict`, not one open in the marker's own epoch."""
-        self.check_leads()
+        self._check_writable()
         self.log.producers.check_end(producer_id, producer_epoch, marker.coordinator_epoch, strict=strict)
         batch = memoryview(
             marker_batch(
@@ -247,7 +284,7 @@ class Partition:
                 timestamp=self._around.clock.now_ms(),
             )
         )
-        return self._store(batch, read_header(batch), -1, ALL)
+        return self._store(batch, read_header(batch), -1, OURS)
 
     def _store(self, batch: memoryview, header: BatchHeader, append_time_ms: int, acks: int) -> Appended:
         base_offset = self.log.append(batch, header, self.leader_epoch)
@@ -265,44 +302,85 @@ class Partition:
             return None
         return self.acknowledgement(end, acks)
 
-    def acknowledgement(self, end: int, acks: int = ALL) -> "asyncio.Future[None] | None":
+    def acknowledgement(self, end: int, acks: int = OURS) -> "asyncio.Future[None] | None":
         """What an answer that depends on everything below `end` must wait for, if anything."""
         flushed = self._around.flusher.begin(self.log, end) if is_due(self.log) else None
-        if acks != ALL or self._hw.offset >= end:
-            return flushed
+        if acks >= 0 or self._hw.offset >= end:
+            if flushed is None or self._certainty is None:
+                return flushed
+            return asyncio.ensure_future(certainly(flushed, self._certainty))
         self.check_leads()
-        if flushed is None:
-            return self._acks.wait(end)
-        return asyncio.ensure_future(both(flushed, self._acks.wait(end)))
+        replicated = self._acks.wait(end, is_clients=acks == ALL)
+        return replicated if flushed is None else asyncio.ensure_future(both(flushed, replicated))
 
     # --- replicas
 
-    def _in_sync(self, state: PartitionImage) -> tuple[frozenset[BrokerId], int]:
-        """Those that are, and how many have to be: no more than there are replicas."""
-        return frozenset(state.isr), min(self.log.config.min_insync_replicas, len(state.replicas))
+    def min_insync(self, state: PartitionImage) -> int:
+        """How many replicas have to be in sync: no more than there are."""
+        return min(self.log.config.min_insync_replicas, len(state.replicas))
 
     def has_replica(self, broker: BrokerId) -> bool:
-        return broker in self._replicas
+        return broker in self.state.replicas
 
-    def replica_reached(self, broker: BrokerId, end: int) -> None:
+    def replica_reached(self, broker: BrokerId, end: int, log_start: int = -1) -> None:
         """A follower has everything below `end`, as it says by what it asks for next."""
         self.check_leads()  # the watermark, and what is known of producers, are the next leader's now
-        if self._hw.replica_reached(broker, end):
+        if self.led is not None and self.led.reached(broker, end, log_start):
+            self._moved()
+
+    def check_followers(self, now_s: float, heard_since_s: float) -> None:
+        """See whether one has to leave the ISR; the leader has listened to them since `heard_since_s`."""
+        if self.led is not None and self.led.check(now_s, heard_since_s):
+            self._moved()
+
+    def isr_refused(self) -> None:
+        """The controller will not have the ISR that it was asked for."""
+        if self.led is not None and self.led.refused():
             self._moved()
 
     def replicas_changed(self, state: PartitionImage) -> None:
         """There are other replicas, others in sync, or another number of them has to be."""
-        self._replicas = state.replicas
-        if self._hw.in_sync_changed(*self._in_sync(state)):
+        if state.partition_epoch >= self.state.partition_epoch:  # else the controller's answer was faster
+            self.state = state
+            if self.led is not None:
+                self.led.changed(state)
+        self._know_followers()
+        counted = frozenset() if self.led is None else self.led.in_sync.counted
+        in_sync = frozenset(self.state.isr)
+        if self._hw.in_sync_changed(in_sync, self.min_insync(self.state), counted):
             self._moved()
+        if self._hw.lacks_replicas and self._acks.waiting:
+            self._acks.give_up(
+                NotEnoughReplicasAfterAppend(
+                    f"{self}: the records are stored, but now fewer replicas are in sync than "
+                    "min.insync.replicas asks for"
+                )
+            )
+
+    def _know_followers(self) -> None:
+        """There are some, or there are none any more."""
+        replication = self._around.replication
+        if len(self.state.replicas) == 1:
+            self.led = self._certainty = None
+        elif self.led is None:
+            self.led = LedReplicas(self, self.state, self._start, self._hw, replication)
+            self._certainty = replication.certainty
+        self._find_plain()
 
     def _moved(self) -> None:
         """The high watermark has."""
         if self.log.producers.ending:
             self.log.producers.safe_below(self._hw.offset)
         if self._acks.waiting:
-            self._acks.reached(self._hw.offset)
+            self._acknowledge()
         self._waiters.wake()
+
+    def _acknowledge(self) -> None:
+        certainty = self._certainty
+        if certainty is None or certainty.holds:
+            self._acks.reached(self._hw.offset)
+        else:
+            certainty.call_when_it_holds(self._acknowledge)
 
     # --- reading
 
@@ -363,12 +441,15 @@ class Partition:
     def resign(self, reason: AnabranchError) -> None:
         """Lead no more: whoever waits, or asks from now on, is told the reason.  No file is closed."""
         self.retired, self.why = True, reason
+        self._find_plain()
         self._acks.refuse(reason)
         for leave in tuple(self._on_resign):
             leave()
         self._on_resign.clear()
         self._waiters.wake()
         self._followers.wake()
+        if self.led is not None:
+            self.led.starts.wake()
 
     # --- history and standing
 
@@ -380,6 +461,24 @@ class Partition:
             self.log.advance_start(offset)
             self._around.touched.add(self.replica)
         return self.log.log_start
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on the replica where it starts first."""
+        return self.log_start if self.led is None else min(self.log_start, self.led.least_start)
+
+    async def started_at(self, offset: int) -> None:
+        """Return when no replica has anything below `offset` any more; raises what `resign` was given."""
+        while self.led is not None and self.low_watermark < offset:
+            self.check_leads()
+            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiter = partial(_tell, moved)
+            starts = self.led.starts
+            starts.add(waiter)
+            try:
+                await moved
+            finally:
+                starts.remove(waiter)
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client that knows another leader than this one; -1 knows none."""
@@ -407,3 +506,8 @@ class Partition:
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start`..`end`."""
         return self.log.aborted_between(start, end)
+
+
+def _tell(moved: "asyncio.Future[None]") -> None:
+    if not moved.done():
+        moved.set_result(None)

@@ -7,6 +7,7 @@ from anabranch.base.clock import Clock
 from anabranch.base.ids import BrokerId
 from anabranch.log.flusher import Flusher
 from anabranch.partition.replica import Replica
+from anabranch.partition.replication import Replication
 from anabranch.partition.translations import Translations
 
 
@@ -19,3 +20,4 @@ class Surroundings(NamedTuple):
     """Those that were written to, trimmed or configured, for whoever looks after them."""
     threads: Executor
     """For batches that take long to unpack."""
+    replication: Replication

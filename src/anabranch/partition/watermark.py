@@ -13,8 +13,9 @@ Invariants, checked by tests/model/test_watermark.py:
     leader alone cannot commit what acks=all promised;
   * an in-sync replica not heard from since the election holds it where it was.
 
-`in_sync` includes replicas the controller has been asked to add but has not confirmed: waiting for
-one more replica is always safe, forgetting one is not.
+`joining` are replicas that are not in sync yet as far as the controller has confirmed it: those it has been
+asked to add, and those that keep up and are about to be.  They do not count for `min_insync`, but the
+watermark waits for them: waiting for one more replica is always safe, forgetting one is not.
 """
 
 from anabranch.base.ids import BrokerId
@@ -23,15 +24,13 @@ _NOT_HEARD_FROM = -1
 
 
 class HighWatermark:
-    __slots__ = ("_alone", "_ends", "_in_sync", "_min_insync", "lacks_replicas", "offset")
+    __slots__ = ("_alone", "_counted", "_ends", "lacks_replicas", "offset")
 
     def __init__(self, offset: int, in_sync: frozenset[BrokerId], min_insync: int) -> None:
         self.offset = offset
         self._ends: dict[BrokerId, int] = {}
-        self._in_sync = in_sync
-        self._min_insync = min_insync
-        self._alone: BrokerId | None = None  # the only replica there is, whose end is what counts
-        self._find_alone()
+        self._alone: BrokerId | None = None  # the only replica that counts, and enough
+        self._count(in_sync, min_insync, frozenset())
 
     def replica_reached(self, replica: BrokerId, end: int) -> bool:
         """`replica` holds every record below `end`.  True if the watermark moved."""
@@ -43,23 +42,23 @@ class HighWatermark:
         self.offset = end
         return True
 
-    def in_sync_changed(self, in_sync: frozenset[BrokerId], min_insync: int) -> bool:
+    def in_sync_changed(
+        self, in_sync: frozenset[BrokerId], min_insync: int, joining: frozenset[BrokerId] = frozenset()
+    ) -> bool:
         """The in-sync set is now `in_sync`.  True if the watermark moved."""
-        self._in_sync = in_sync
-        self._min_insync = min_insync
-        self._find_alone()
+        self._count(in_sync, min_insync, joining)
         return self._advance()
 
-    def _find_alone(self) -> None:
-        self.lacks_replicas = len(self._in_sync) < self._min_insync
-        alone = len(self._in_sync) == 1 and self._min_insync <= 1
-        self._alone = next(iter(self._in_sync)) if alone else None
+    def _count(self, in_sync: frozenset[BrokerId], min_insync: int, joining: frozenset[BrokerId]) -> None:
+        self._counted = in_sync | joining
+        self.lacks_replicas = len(in_sync) < min_insync
+        self._alone = next(iter(in_sync)) if len(self._counted) == 1 and not self.lacks_replicas else None
 
     def _advance(self) -> bool:
         if self.lacks_replicas:
             return False
         ends = self._ends
-        safe = min([ends.get(replica, _NOT_HEARD_FROM) for replica in self._in_sync])
+        safe = min([ends.get(replica, _NOT_HEARD_FROM) for replica in self._counted])
         if safe <= self.offset:
             return False
         self.offset = safe

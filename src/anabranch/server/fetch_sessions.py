@@ -46,6 +46,7 @@ class Wanted:
         "leader_epoch",
         "log_start",
         "max_bytes",
+        "replica_start",
         "topic",
     )
 
@@ -61,6 +62,7 @@ class Wanted:
         self.max_bytes: int = asked.partition_max_bytes
         self.leader_epoch: int = asked.current_leader_epoch
         self.last_fetched_epoch: int = asked.last_fetched_epoch
+        self.replica_start: int = asked.log_start
 
 
 class FetchSession:

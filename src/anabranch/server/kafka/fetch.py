@@ -85,6 +85,7 @@ class Fetch(ToldAtOnce):
         "_deadline",
         "_failed",
         "_found",
+        "_has_looked",
         "_isolation",
         "_loop",
         "_max_bytes",
@@ -132,6 +133,7 @@ class Fetch(ToldAtOnce):
         self._size = 0
         self._failed = False
         self._scheduled = False
+        self._has_looked = False
         self._translating: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -168,6 +170,7 @@ class Fetch(ToldAtOnce):
                 self._failed = True
             left -= one.size_bytes
             found.append(one)
+        self._has_looked = True
         self._found = found
         self._partitions = partitions
         self._size = self._max_bytes - left
@@ -209,7 +212,15 @@ class Fetch(ToldAtOnce):
         if self._replica >= 0:
             most = min(wanted.max_bytes, max(left, 0))
             whole_first = left == self._max_bytes
-            return read_for_replica(partition, wanted, self._replica, most, whole_first=whole_first)
+            return read_for_replica(
+                self._services.partitions,
+                partition,
+                wanted,
+                self._replica,
+                most,
+                whole_first=whole_first,
+                is_repeated=self._has_looked,
+            )
         offset = wanted.fetch_offset
         view = partition.view if self._wishes & COMPACTED else None
         if view is not None and 0 <= offset < view.horizon:

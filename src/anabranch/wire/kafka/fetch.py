@@ -41,6 +41,7 @@ class AskedPartition(NamedTuple):
     fetch_offset: int
     last_fetched_epoch: int
     partition_max_bytes: int
+    log_start: int = -1  # where a follower's own log begins
 
 
 class AskedTopic(NamedTuple):
@@ -69,18 +70,22 @@ class FetchRequest(NamedTuple):
     wishes: int = 0
     """Of our own tag, which other brokers pass over: DESCRIBED, COMPACTED."""
     replica_id: int = CONSUMER
+    replica_epoch: int = -1
+    """Of the broker that the replica is on, -1 if it does not say."""
+    rack: str = ""
 
 
 _HEADS = {4: struct.Struct(">iiiib"), 7: struct.Struct(">iiiibii"), 15: struct.Struct(">iiibii")}
 _NO_RACK_NO_TAGS = b"\1\0"  # how as good as every request ends
 _REPLICA_STATE_TAG = 1  # v15, where the head had the replica id before
-_ASKED = {4: struct.Struct(">iqi"), 5: struct.Struct(">iq8xi"), 9: struct.Struct(">iiq8xi")}
+_ASKED = {4: struct.Struct(">iqi"), 5: struct.Struct(">iqqi"), 9: struct.Struct(">iiqqi")}
 WISHES_TAG = 0x616E61  # "ana": far from those that Kafka gives out, one after the other
 DESCRIBED = 1
 """Messages of Pulsar's with all that its clients see of them (`records/to_kafka.py`)."""
 COMPACTED = 2
 """The compacted view, where there is one, as far as it goes (`partition/compacted_part.py`)."""
-_ASKED_FLEXIBLE = struct.Struct(">iiqi8xi")
+_ASKED_FLEXIBLE = struct.Struct(">iiqiqi")
+_REPLICA_STATE = struct.Struct(">iq")
 
 
 def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
@@ -97,20 +102,24 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchRequest:
         raise Corrupt(f"not a fetch request of version {version}: {error}") from error
     replica, *head = head if version < 15 else (CONSUMER, *head)
     wait_ms, least, most, isolation, session_id, epoch = head if version >= 7 else (*head, 0, -1)
-    tags = _tags(cursor) if version >= 12 and frame[cursor.at :] != _NO_RACK_NO_TAGS else {}
+    asked = FetchRequest(wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, 0, replica)
+    if version < 11 or frame[cursor.at :] == _NO_RACK_NO_TAGS:
+        return asked
+    return _with_rack_and_tags(asked, cursor, version)
+
+
+def _with_rack_and_tags(asked: FetchRequest, cursor: Cursor, version: int) -> FetchRequest:
+    size = cursor.uvarint() - 1 if version >= 12 else _SHORT.unpack(cursor.take(2))[0]
+    rack = str(cursor.take(max(size, 0)), "utf-8", "replace")
+    if version < 12:
+        return asked._replace(rack=rack)
+    tags = {cursor.uvarint(): cursor.take(cursor.uvarint()) for _ in range(cursor.spend(cursor.uvarint()))}
     state, wish = tags.get(_REPLICA_STATE_TAG, b""), tags.get(WISHES_TAG, b"")
-    if version >= 15 and len(state) >= _INT.size:
-        (replica,) = _INT.unpack_from(state)
+    replica, replica_epoch = asked.replica_id, -1
+    if version >= 15 and len(state) >= _REPLICA_STATE.size:
+        replica, replica_epoch = _REPLICA_STATE.unpack_from(state)
     wishes = wish[0] if len(wish) == 1 else 0
-    return FetchRequest(
-        wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, wishes, replica
-    )
-
-
-def _tags(cursor: Cursor) -> dict[int, memoryview | bytes]:
-    """Behind the rack."""
-    cursor.take(max(cursor.uvarint() - 1, 0))
-    return {cursor.uvarint(): cursor.take(cursor.uvarint()) for _ in range(cursor.spend(cursor.uvarint()))}
+    return asked._replace(wishes=wishes, replica_id=replica, replica_epoch=replica_epoch, rack=rack)
 
 
 def _count(cursor: Cursor, version: int) -> int:
@@ -141,12 +150,17 @@ def _asked_topic(cursor: Cursor, version: int) -> AskedTopic:
     layout = _ASKED[9 if version >= 9 else 5 if version >= 5 else 4]
     asked = layout.iter_unpack(cursor.take(count * layout.size))
     if version >= 9:
-        return AskedTopic(key, [AskedPartition(p, epoch, at, -1, most) for p, epoch, at, most in asked])
+        return AskedTopic(
+            key, [AskedPartition(p, epoch, at, -1, most, start) for p, epoch, at, start, most in asked]
+        )
+    if version >= 5:
+        return AskedTopic(key, [AskedPartition(p, -1, at, -1, most, start) for p, at, start, most in asked])
     return AskedTopic(key, [AskedPartition(p, -1, at, -1, most) for p, at, most in asked])
 
 
 def _asked_flexible(cursor: Cursor) -> AskedPartition:
-    asked = AskedPartition._make(_ASKED_FLEXIBLE.unpack_from(cursor.frame, cursor.at))
+    index, epoch, at, fetched, start, most = _ASKED_FLEXIBLE.unpack_from(cursor.frame, cursor.at)
+    asked = AskedPartition(index, epoch, at, fetched, most, start)
     cursor.at += _ASKED_FLEXIBLE.size
     skip_tags(cursor)
     return asked
@@ -173,6 +187,8 @@ class Fetched(NamedTuple):
     records: Chunk | None
     diverging: tuple[int, int] | None = None
     leader: CurrentLeader | None = None
+    preferred_replica: int = -1
+    """The broker that a consumer should read from instead (v11)."""
 
     @property
     def size_bytes(self) -> int:
@@ -253,7 +269,7 @@ def _write_partition(out: _Chunks, one: Fetched, version: int) -> None:
             if flexible:
                 out.write(b"\0")
     if version >= 11:
-        out.write(_NO_REPLICA)
+        out.write(_NO_REPLICA if one.preferred_replica < 0 else _INT.pack(one.preferred_replica))
     size = one.size_bytes
     out.write(uvarint(size + 1) if flexible else _INT.pack(size))
     if one.records is not None:

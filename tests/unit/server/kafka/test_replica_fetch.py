@@ -71,7 +71,9 @@ def test_a_follower_gets_what_is_not_safe_and_makes_it_so(served: Served, versio
 
 def test_a_broker_without_a_replica_is_refused_and_counts_for_nothing(served: Served) -> None:
     partition = put(served, "a")
-    assert by_replica(served, 1, replica=7).error_code == ErrorCode.not_leader_or_follower
+    assert by_replica(served, 1, replica=7).error_code == ErrorCode.unknown_leader_epoch
+    unnamed = by_replica(served, 1, replica=7, current_leader_epoch=-1)
+    assert unnamed.error_code == ErrorCode.not_leader_or_follower
     assert partition.high_watermark == 0
     change(served, epoch=3, replicas=(1, 2, 7))
     assert by_replica(served, 1, replica=7).error_code == ErrorCode.none
