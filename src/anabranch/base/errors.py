@@ -44,6 +44,17 @@ class InvalidReplicaAssignment(Invalid):
     """Replicas chosen by hand that cannot hold their partitions."""
 
 
+class IneligibleReplica(Invalid):
+    """A replica that is said to be in sync, and whose broker is gone, stops, or has restarted since."""
+
+
+class ElectionNotNeeded(Invalid):
+    """The partition has the leader that was asked for, or one at all."""
+
+
+class NoReassignmentInProgress(Invalid): ...
+
+
 class TopicDeletionDisabled(Invalid): ...
 
 
@@ -109,6 +120,10 @@ class UnknownTopic(NotFound): ...
 
 
 class UnknownTopicId(NotFound): ...
+
+
+class UnknownBroker(NotFound):
+    """No broker of that id is registered."""
 
 
 class UnknownTenant(NotFound): ...
@@ -221,6 +236,14 @@ class DiskFailed(Unavailable):
 
 class EligibleLeadersNotAvailable(Unavailable):
     """No replica that could lead the partition is in sync."""
+
+
+class PreferredLeaderNotAvailable(Unavailable):
+    """The first replica is away or not in sync."""
+
+
+class Refused(Unavailable):
+    """Nobody listens there: the process is dead, not slow."""
 
 
 class TimedOut(Unavailable): ...

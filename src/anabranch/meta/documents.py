@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from anabranch.base.errors import Corrupt
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId
+from anabranch.client.destinations import Address
 from anabranch.meta.policies import TopicPolicies
 
 Document = TypeVar("Document", bound=msgspec.Struct)
@@ -28,10 +29,20 @@ class ControllerDocument(msgspec.Struct, frozen=True):
     broker: BrokerId
 
 
-class BrokerDocument(msgspec.Struct, frozen=True):
-    host: str
+class BrokerDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a broker that lives.  The czxid of its node is the broker's epoch."""
+
+    host: str  # where Kafka's clients find it
     port: int
     rack: str | None = None
+    internal: Address | None = None  # where brokers find it, if that is elsewhere
+    pulsar: Address | None = None
+    http: Address | None = None
+    host_id: str | None = None  # the machine: what is on it fails together
+    version: str = ""
+    instance: str = ""  # another one at each start of the process
+    directory: str = ""  # the id of its data folder
+    is_stopping: bool = False  # it leads no more where another can
 
 
 class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,18 +73,26 @@ class TenantDocument(msgspec.Struct, frozen=True, rename="camel"):
     allowed_clusters: list[str] = []
 
 
-class PartitionState(msgspec.Struct, frozen=True):
+class PartitionState(msgspec.Struct, frozen=True, omit_defaults=True):
     leader: BrokerId  # -1 for nobody
     leader_epoch: LeaderEpoch  # one more at each election
     partition_epoch: int  # one more at each change of any of this
     isr: tuple[BrokerId, ...]
     replicas: _Replicas
+    adding: tuple[BrokerId, ...] = ()  # replicas that a reassignment brings, among `replicas`
+    removing: tuple[BrokerId, ...] = ()  # replicas that it takes away once those are in sync, among them too
 
 
 class PartitionStatesDocument(msgspec.Struct, frozen=True):
     """Of a topic's partitions by index.  One that is not here has the state it was made with."""
 
     states: dict[int, PartitionState]
+
+
+class BrokersSeenDocument(msgspec.Struct, frozen=True):
+    """By broker, the epoch of the registration that a controller went by when it last chose leaders."""
+
+    epochs: dict[BrokerId, int]
 
 
 class ConfigDocument(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from anabranch.base.config import Kind, at_least, option
+from anabranch.base.config import LONG_MAX, Kind, at_least, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,4 +50,20 @@ class ReplicationConfig:
         30_000,
         at_least(1),
         "How long a follower waits for a leader's answer, beside what the leader may wait.",
+    )
+    leader_throttled_rate: int = option(
+        "leader.replication.throttled.rate",
+        Kind.LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes a second that this broker gives to followers of throttled replicas.",
+        dynamic=True,
+    )
+    follower_throttled_rate: int = option(
+        "follower.replication.throttled.rate",
+        Kind.LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes a second that this broker fetches for its throttled replicas.",
+        dynamic=True,
     )
