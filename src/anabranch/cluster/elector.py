@@ -193,7 +193,7 @@ class Elector:
 
     def _state(self, place: Place) -> PartitionImage | None:
         topic = self._watcher.image.topics_by_id.get(place.topic)
-        return None if topic is None else topic.partitions[place.index]
+        return None if topic is None else topic.partitions[place.partition]
 
     # --- what is done
 
@@ -211,7 +211,7 @@ class Elector:
     async def _settle(self, due: dict[Place, _Due]) -> None:
         topics = self._watcher.image.topics_by_id
         asked = [
-            self._writer.ask(topic.name, place.index, self._settling(topic, one), one.why, topic.id)
+            self._writer.ask(topic.name, place.partition, self._settling(topic, one), one.why, topic.id)
             for place, one in due.items()
             if (topic := topics.get(place.topic)) is not None
         ]

@@ -13,7 +13,7 @@ from anabranch.meta.image import NO_BROKER, ImageChange, PartitionImage
 
 class Place(NamedTuple):
     topic: TopicId
-    index: int
+    partition: int
 
 
 class ReplicaIndex:
@@ -30,9 +30,8 @@ class ReplicaIndex:
     def count(self, broker: BrokerId) -> int:
         return sum(map(len, self._held.get(broker, {}).values()))
 
-    def apply(self, change: ImageChange) -> list[tuple[TopicId, PartitionImage]]:
-        """Take the step; the partitions that are new or have another state now."""
-        moved = []
+    def apply(self, change: ImageChange) -> None:
+        """Take the step."""
         for before, after in change.topics:
             old = () if before is None else before.partitions
             new = () if after is None else after.partitions
@@ -43,9 +42,6 @@ class ReplicaIndex:
                 now = new[index] if index < len(new) else None
                 if was is not now:
                     self._place(Place(topic.id, index), was, now)
-                    if now is not None:
-                        moved.append((topic.id, now))
-        return moved
 
     def _place(self, place: Place, was: PartitionImage | None, now: PartitionImage | None) -> None:
         before = () if was is None else was.replicas
@@ -53,7 +49,7 @@ class ReplicaIndex:
         if before != after:
             self._drop(place, (broker for broker in before if broker not in after))
             for broker in after:
-                self._held.setdefault(broker, {}).setdefault(place.topic, set()).add(place.index)
+                self._held.setdefault(broker, {}).setdefault(place.topic, set()).add(place.partition)
         if now is not None and now.leader == NO_BROKER:
             self.leaderless.add(place)
         else:
@@ -63,7 +59,7 @@ class ReplicaIndex:
         for broker in brokers:
             topics = self._held[broker]
             indexes = topics[place.topic]
-            indexes.discard(place.index)
+            indexes.discard(place.partition)
             if not indexes:
                 del topics[place.topic]
             if not topics:

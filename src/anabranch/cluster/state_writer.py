@@ -13,6 +13,7 @@ one that was deposed is refused with NotController.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from anabranch.base.errors import (
@@ -47,7 +48,8 @@ ChangeState = Callable[[PartitionState], PartitionState]
 """Gives the next state, or the same object if there is nothing to change; raises what the caller gets."""
 
 
-class Change(NamedTuple):
+@dataclass(slots=True)
+class Change:
     name: TopicName
     index: int
     change: ChangeState
@@ -158,12 +160,12 @@ class StateWriter:
             return None
         document = encode(PartitionStatesDocument(states))
         version = MUST_NOT_EXIST if value is None else value.version
-        operations = [Check(topic_path, stored.version), Put(path, document, version)]
+        operations: list[Operation] = [Check(topic_path, stored.version), Put(path, document, version)]
         return _Decided(page, operations, path, outcomes, len(document) + _PATH_BYTES)
 
     async def _write(self, epoch: int, group: Sequence[_Decided]) -> None:
-        checked = [Check(paths.CONTROLLER_EPOCH, epoch)]
-        await self._store.multi([*checked, *(operation for one in group for operation in one.operations)])
+        checked: list[Operation] = [Check(paths.CONTROLLER_EPOCH, epoch)]
+        await self._store.multi(checked + [operation for one in group for operation in one.operations])
         await self._refresh(*(one.path for one in group))
         for one in group:
             for change, before, after in one.outcomes:
