@@ -1,10 +1,11 @@
 """The `anabranch` command.
 
-`standalone` has half a second from its first import to its first answer, so it is dispatched here,
+`standalone` has half a second from its first import to its first answer, so brokers are dispatched here,
 before anything heavy is imported: the library that parses the other commands' options costs as much
 as the rest of Python's start.  Everything else goes through `cli/app.py`.
 
     anabranch standalone ...   -> cli/standalone.py
+    anabranch broker ...       -> cli/broker.py
     anabranch --version        -> here
     anabranch <the rest>       -> cli/app.py
 
@@ -43,6 +44,10 @@ def _dispatch(arguments: list[str]) -> int:
         from anabranch.cli import standalone
 
         return standalone.run(arguments[1:], _STARTED)
+    if arguments[:1] == ["broker"]:
+        from anabranch.cli import broker
+
+        return broker.run(arguments[1:], _STARTED)
     if arguments in (["--version"], ["-V"]):
         print(f"anabranch {__version__}")
         return 0

@@ -17,7 +17,7 @@ from anabranch.cluster.elector import steady_of
 from anabranch.cluster.image_watcher import ImageWatcher
 from anabranch.meta import paths
 from anabranch.meta.documents import BrokerDocument, decode, encode
-from anabranch.meta.image import BrokerImage, ClusterImage, ImageChange
+from anabranch.meta.image import ClusterImage, ImageChange
 from anabranch.meta.store import MetadataStore
 
 log = logging.getLogger(__name__)
@@ -94,8 +94,3 @@ def to_hand_over(image: ClusterImage, broker: BrokerId) -> list[tuple[str, int]]
         for state in topic.partitions
         if state.leader == broker and not others.isdisjoint(state.isr)
     ]
-
-
-def document_of(broker: BrokerImage) -> BrokerDocument:
-    told = msgspec.structs.asdict(broker)
-    return BrokerDocument(**{name: told[name] for name in BrokerDocument.__struct_fields__})

@@ -24,7 +24,7 @@ from anabranch.base.backoff import Backoff
 from anabranch.base.errors import AnabranchError, Conflict, Exists, NotFound, Refused, Unavailable
 from anabranch.base.ids import BrokerId
 from anabranch.base.network import Link, Network
-from anabranch.cluster.departure import document_of
+from anabranch.cluster.registration import document_of
 from anabranch.meta import paths
 from anabranch.meta.documents import encode
 from anabranch.meta.image import BrokerImage, ClusterImage, ImageChange
