@@ -1,14 +1,14 @@
-"""Two nodes in one process, on one store and one wire: what leaders are moved between.
+"""Two nodes in one process, or a few more, on one store and one wire: what leaders are moved between.
 
     async with two_nodes(folder) as nodes:
         await nodes.create(ORDERS, partitions=3)         # a replica on each node
         await nodes.elect(ORDERS, 0, BrokerId(2))
-        client = nodes.client("c")                       # from a third host
+        client = nodes.client("x")                       # from a host of its own
 
 Followers ask again soon after what fails and wait shortly, so that a test has many elections in a short time.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -28,6 +28,7 @@ from tests.support.waiting import until
 from tests.support.worlds import a_node, a_world
 
 HOSTS = ("a", "b")
+THREE = ("a", "b", "c")
 BOTH = (BrokerId(1), BrokerId(2))
 _SETTINGS = {"replica_fetch_wait_max_ms": "50", "replica_fetch_backoff_ms": "20", "brokerServicePort": "-1"}
 
@@ -38,9 +39,10 @@ class TwoNodes:
         self.nodes = nodes
 
     async def create(self, name: TopicName, partitions: int, **config: str) -> None:
-        """A topic with replicas on both; its leaders take turns."""
-        both = list(BOTH)
-        assignments = [(index, both[:: 1 - 2 * (index % 2)]) for index in range(partitions)]
+        """A topic with replicas on all nodes; its leaders take turns."""
+        ids = list(self.nodes)
+        turns = [index % len(ids) for index in range(partitions)]
+        assignments = [(index, ids[turn:] + ids[:turn]) for index, turn in enumerate(turns)]
         of_the_topic = {option.replace("_", "."): value for option, value in config.items()}
         await self.nodes[BOTH[0]].parts.cluster.create_topic(
             NewTopic(name, assignments=assignments, config=of_the_topic)
@@ -65,36 +67,43 @@ class TwoNodes:
         return [host.replica_of(host.topic(name.kafka), index) for host in hosts]
 
     async def settled(self, name: TopicName, index: int) -> None:
-        """Both have the same, and know that it is safe."""
+        """All have the same, and know that it is safe."""
 
         def same() -> bool:
-            one, other = self.replicas(name, index)
-            return (
-                one.log.log_end == other.log.log_end == one.high_watermark == other.high_watermark
-                and one.log.epochs.latest == other.log.epochs.latest
-            )
+            found = {
+                (one.log.log_end, one.high_watermark, one.log.epochs.latest)
+                for one in self.replicas(name, index)
+            }
+            ((end, safe, _), *others) = found
+            return not others and end == safe
 
-        await until(same, f"{name.kafka}-{index} is not the same on both")
+        await until(same, f"{name.kafka}-{index} is not the same on all")
 
     def client(self, host: str) -> AsyncClient:
-        settings = Settings(",".join(f"{one}:9092" for one in HOSTS), "test", timeout_s=30.0)
+        hosts = ",".join(f"{chr(ord('a') + number)}:9092" for number in range(len(self.nodes)))
+        settings = Settings(hosts, "test", timeout_s=30.0)
         return AsyncClient(settings, self.wire.host(host), SystemClock(), Random(host))
 
 
 @asynccontextmanager
-async def two_nodes(folder: Path, **settings: str) -> AsyncIterator[TwoNodes]:
-    """Brokers 1 and 2 on the hosts a and b, with what `folder` has of an earlier run."""
+async def two_nodes(
+    folder: Path, hosts: Sequence[str] = HOSTS, each: Mapping[str, Mapping[str, str]] = {}, **settings: str
+) -> AsyncIterator[TwoNodes]:
+    """Brokers 1, 2 and so on, on the hosts, with what `folder` has of an earlier run.
+
+    `each` are the settings of a host alone.
+    """
+    ids = [BrokerId(number) for number in range(1, len(hosts) + 1)]
     store = EmbeddedStore.open(folder / "metadata", DirectDisk(4))
     wire = Wire()
     async with AsyncExitStack() as running:
         running.push_async_callback(store.close)
         nodes = {}
-        for id, host in zip(BOTH, HOSTS, strict=True):
+        for id, host in zip(ids, hosts, strict=True):
             world = a_world(network=wire.host(host), store=store)
             options = {"node_id": str(id), "listeners": f"PLAINTEXT://{host}:9092", **_SETTINGS, **settings}
+            options |= each.get(host, {})
             nodes[id] = await running.enter_async_context(a_node(folder / host, world, **options))
         both = TwoNodes(wire, nodes)
-        await until(
-            lambda: all(set(node.parts.cluster.image.brokers) == set(BOTH) for node in nodes.values())
-        )
+        await until(lambda: all(set(node.parts.cluster.image.brokers) == set(ids) for node in nodes.values()))
         yield both

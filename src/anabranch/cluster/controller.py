@@ -11,7 +11,7 @@ is here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from anabranch.base.errors import (
     Conflict,
@@ -38,7 +38,7 @@ from anabranch.meta import paths
 from anabranch.meta.documents import ControllerDocument, PartitionState, encode
 from anabranch.meta.image import NO_BROKER, ImageChange, PartitionImage
 from anabranch.meta.session import SessionState
-from anabranch.meta.store import MUST_NOT_EXIST, Create, Delete, MetadataStore, Put
+from anabranch.meta.store import MUST_NOT_EXIST, Create, MetadataStore, Put
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +70,10 @@ class Controller:
 
     async def claim(self) -> None:
         """Become the controller if there is none."""
-        document = encode(ControllerDocument(self._node_id))
         while not self._has_resigned and await self._store.get(paths.CONTROLLER) is None:
             last = await self._store.get(paths.CONTROLLER_EPOCH)
             version = MUST_NOT_EXIST if last is None else last.version
+            document = encode(ControllerDocument(self._node_id, version + 1))
             try:
                 await self._store.multi(
                     [
@@ -167,9 +167,7 @@ class Controller:
 
         As `partition_states.elect`.
         """
-        return await self._change(
-            name, index, lambda state: elect(state, leader, is_unclean=is_unclean), why
-        )
+        return await self._change(name, index, lambda state: elect(state, leader, is_unclean=is_unclean), why)
 
     async def change_isr(
         self,

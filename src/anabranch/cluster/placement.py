@@ -102,9 +102,7 @@ def _by_turns(ordered: list[BrokerImage], key: Callable[[BrokerImage], Hashable]
     return _turns(list(_grouped(ordered, key).values()))
 
 
-def _grouped(
-    ordered: Iterable[BrokerImage], key: Callable[[BrokerImage], K]
-) -> dict[K, list[BrokerImage]]:
+def _grouped(ordered: Iterable[BrokerImage], key: Callable[[BrokerImage], K]) -> dict[K, list[BrokerImage]]:
     groups: dict[K, list[BrokerImage]] = {}
     for broker in ordered:
         groups.setdefault(key(broker), []).append(broker)

@@ -52,7 +52,12 @@ def reassign(
     if not isr:
         raise InvalidReplicaAssignment("none of its replicas would be in sync")
     changed = msgspec.structs.replace(
-        state, replicas=kept, adding=adding, removing=removing, isr=isr, partition_epoch=state.partition_epoch + 1
+        state,
+        replicas=kept,
+        adding=adding,
+        removing=removing,
+        isr=isr,
+        partition_epoch=state.partition_epoch + 1,
     )
     return complete(_led(changed, state, live), live)
 

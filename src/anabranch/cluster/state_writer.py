@@ -20,7 +20,6 @@ from anabranch.base.errors import (
     AnabranchError,
     Conflict,
     Exists,
-    NotController,
     NotFound,
     UnknownTopic,
     UnknownTopicId,
@@ -226,7 +225,11 @@ def _tell(change: Change, before: PartitionState, after: PartitionState) -> None
             log.info("%s: has no leader from epoch %d on: %s", where, after.leader_epoch, change.why)
         else:
             log.info(
-                "%s: broker %d leads from epoch %d on: %s", where, after.leader, after.leader_epoch, change.why
+                "%s: broker %d leads from epoch %d on: %s",
+                where,
+                after.leader,
+                after.leader_epoch,
+                change.why,
             )
     if after.replicas != before.replicas:
         log.info("%s: replicas %s, before %s: %s", where, [*after.replicas], [*before.replicas], change.why)

@@ -138,7 +138,9 @@ class Peers:
         except (Conflict, NotFound):
             return  # another peer was faster, or the broker is back
         except AnabranchError as error:
-            log.warning("broker %d: is dead, and stays registered until its session is over: %s", broker.id, error)
+            log.warning(
+                "broker %d: is dead, and stays registered until its session is over: %s", broker.id, error
+            )
             return
         log.info(
             "broker %d: closed its connection and refuses another one; broker %d removed its registration",

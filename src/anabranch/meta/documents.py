@@ -27,6 +27,7 @@ class ClusterDocument(msgspec.Struct, frozen=True):
 
 class ControllerDocument(msgspec.Struct, frozen=True):
     broker: BrokerId
+    epoch: int = -1  # for those who are shown it; what counts is the version of its node
 
 
 class BrokerDocument(msgspec.Struct, frozen=True, omit_defaults=True):

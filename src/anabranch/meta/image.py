@@ -104,6 +104,7 @@ AnyTopic = TopicImage | NonPersistentImage
 class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     controller_id: BrokerId = NO_BROKER
+    controller_epoch: int = -1
     brokers: Mapping[BrokerId, BrokerImage] = {}
     topics: Mapping[TopicName, TopicImage] = {}
     topics_by_kafka_name: Mapping[str, TopicImage] = {}
