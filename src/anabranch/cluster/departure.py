@@ -1,6 +1,6 @@
 """Departure: a broker that stops says so, waits until others lead its partitions, and is gone.
 
-    /brokers/2   is_stopping   ─> the controller elects others where it can ─> the image shows it ─> resign, go
+    /brokers/2   is_stopping ─> the controller elects others where it can ─> the image shows it ─> resign, go
 
 A partition without another replica in sync is not waited for, and one broker alone waits for nothing.
 """

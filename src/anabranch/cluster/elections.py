@@ -3,7 +3,7 @@
     replicas 1 2 3, in sync 1 2 3, 1 leads
       1 goes                      2 leads, in sync 2 3
       2 and 3 go, too             nobody leads, in sync 3 if it was the last to go: only it may lead again
-      1 comes back                nobody leads, unless the topic allows unclean elections: then 1, alone in sync
+      1 comes back                nobody leads, or, if the topic allows unclean elections, 1, alone in sync
       3 comes back                3 leads, in sync 3
 
 A broker that restarted counts as one that went and came back, even if nobody saw it gone: what it had not

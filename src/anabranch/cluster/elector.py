@@ -5,11 +5,11 @@
     a new controller        ─> everything that is not as it should be ─> due ─┘
 
 What is due is decided on the state that is written and the brokers that there are then (`elections`), so an
-image that lags costs a look, never a wrong leader.  What could not be written, because the store is away, stays
-due.
+image that lags costs a look, never a wrong leader.  What could not be written, because the store is away,
+stays due.
 
-A broker that restarts too fast for anybody to see it gone has a higher epoch than the last controller went by,
-which is written down for the next one (`/controller-brokers`).
+A broker that restarts too fast for anybody to see it gone has a higher epoch than the last controller went
+by, which is written down for the next one (`/controller-brokers`).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Leader balance: which partitions go back to their preferred leaders, by Kafka's rule.
 
-The first replica of a partition is its preferred leader.  A broker that is the preferred leader of 20 and does
-not lead 3 of them is out of balance by 15 percent.  Those of a broker that is out of balance by more than
-`leader.imbalance.per.broker.percentage` are elected back, as far as it is there and in sync.
+The first replica of a partition is its preferred leader.  A broker that is the preferred leader of 20 and
+does not lead 3 of them is out of balance by 15 percent.  Those of a broker that is out of balance by more
+than `leader.imbalance.per.broker.percentage` are elected back, as far as it is there and in sync.
 """
 
 from collections.abc import Iterable, Iterator

@@ -10,12 +10,13 @@ goes to the next broker in that order whose rack holds the fewest replicas of th
 
     racks a: 1 2, b: 3      order 1 3 2       p0 1 3    p1 3 2    p2 2 3   (never 2 1: both in a)
 
-Brokers of one host fail together, so within a rack, or where racks are not known, the same is done with hosts:
-no two replicas of a partition are on one host while another host has a broker to give.
+Brokers of one host fail together, so within a rack, or where racks are not known, the same is done with
+hosts: no two replicas of a partition are on one host while another host has a broker to give.
 
     hosts x: 1 2, y: 3 4      order 1 3 2 4     p0 1 3    p1 3 2    p2 2 4    p3 4 1
 
-The first replica is the preferred leader.  A broker that stops gets replicas only where they would be too few.
+The first replica is the preferred leader.  A broker that stops gets replicas only where they would be too
+few.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -94,7 +94,7 @@ def complete(state: PartitionState, live: Collection[BrokerId]) -> PartitionStat
 
 
 def _led(changed: PartitionState, before: PartitionState, live: Collection[BrokerId]) -> PartitionState:
-    """`changed` with a leader that it can have.  Where a replica is gone it has another epoch, as in Kafka."""
+    """With a leader that it can have; where a replica is gone, in another epoch, as in Kafka."""
     leader = changed.leader
     if leader not in changed.isr:
         able = (broker for broker in changed.replicas if broker in changed.isr and broker in live)

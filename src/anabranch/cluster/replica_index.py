@@ -1,7 +1,7 @@
 """Replica index: which partitions a broker has, and which have no leader, kept in step with the image.
 
-A broker that goes concerns the partitions that it has; one that comes, those without a leader.  With the index
-an election costs what it changes, whatever else there is.  Each step costs what changed of the image.
+A broker that goes concerns the partitions that it has; one that comes, those without a leader.  With the
+index an election costs what it changes, whatever else there is.  Each step costs what changed of the image.
 """
 
 from collections.abc import Iterable, Iterator

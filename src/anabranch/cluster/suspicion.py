@@ -1,15 +1,15 @@
 """Suspicion: a broker whose process died is found out by its peers at once, before its session is over.
 
     an idle connection to each peer ─> closed ─> connect again ─┬─> accepted: it lives, watch that one
-                                                                ├─> no answer: slow or cut off, the session decides
+                                                                ├─> no answer: slow or cut off, it may live
                                                                 └─> refused: nobody listens there any more
                                                                       └─> remove its registration, and that it
                                                                           was the controller
 
-A killed process closes its sockets, and its port refuses.  Whoever sees both removes what the dead session left
-in the store, checked by the epoch and the session, so that the next process of that broker is never removed for
-the death of the one before.  From there on it is as if the session had ended: the controller elects, or another
-broker claims to be it.
+A killed process closes its sockets, and its port refuses.  Whoever sees both removes what the dead session
+left in the store, checked by the epoch and the session, so that the next process of that broker is never
+removed for the death of the one before.  From there on it is as if the session had ended: the controller
+elects, or another broker claims to be it.
 
 A broker that was removed and lives, since a network may refuse as well, registers again.  Its partitions have
 other leaders then, and epochs fence what it still does.

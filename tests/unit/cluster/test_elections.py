@@ -74,7 +74,7 @@ def test_the_preferred_leader() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens(seed: int) -> None:
-    """One leader per epoch, always of the in-sync set, epochs that only rise, and no leader who missed a write."""
+    """One leader per epoch, always of the in-sync set; epochs only rise."""
     chance = Random(seed)
     is_unclean = seed % 3 == 0
     now = new_state(REPLICAS)

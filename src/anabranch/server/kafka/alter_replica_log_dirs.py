@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs (34): move replicas to another folder of this broker, of which there is one.
 
-A replica that is to be where it is, is.  Another folder is LOG_DIR_NOT_FOUND, and a partition of which this broker
-has no replica stays where it may be made: Kafka takes note of that, and with one folder there is nothing to note.
+A replica that is to be where it is, is.  Another folder is LOG_DIR_NOT_FOUND, and a partition of which this
+broker has no replica stays where it may be made: Kafka takes note of that, and with one folder there is
+nothing to note.
 """
 
 from pathlib import Path

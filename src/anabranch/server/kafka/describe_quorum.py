@@ -1,8 +1,8 @@
 """DescribeQuorum (55): who keeps the cluster's metadata, as tools for Kafka's quorum ask for it.
 
-The metadata are in a store of their own and not in a log of Kafka's, so `__cluster_metadata`-0 is made up: the
-controller leads it, in its epoch, as the only voter, and the other brokers watch it.  There are no offsets to
-compare; all have what there is.  v2 has where the controllers are found.
+The metadata are in a store of their own and not in a log of Kafka's, so `__cluster_metadata`-0 is made up:
+the controller leads it, in its epoch, as the only voter, and the other brokers watch it.  There are no
+offsets to compare; all have what there is.  v2 has where the controllers are found.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46): the partitions that are on their way to other brokers.
 
-Null asks for all of them.  What is not on its way is left out, as is what is not there.  For the controller only:
-others may not know of the newest yet.
+Null asks for all of them.  What is not on its way is left out, as is what is not there.  For the controller
+only: others may not know of the newest yet.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """UnregisterBroker (64): forget a broker that will not come back.
 
-What it has replicas of keeps them until they are reassigned.  A broker that is there registers again.  For the
-controller only.
+What it has replicas of keeps them until they are reassigned.  A broker that is there registers again.  For
+the controller only.
 """
 
 from typing import Any
