@@ -37,6 +37,7 @@ from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.log.cleaner import run_worker
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import appearance
+from anabranch.meta.moved import METADATA, check_not_moved
 from anabranch.meta.store import MetadataStore
 from anabranch.partition.fetcher import Followers
 from anabranch.partition.fetcher import Surroundings as Followed
@@ -67,7 +68,8 @@ NodeWorld = World[MetadataStore]
 
 
 async def embedded_store(data: Path, disk: Disk, executors: Executors) -> MetadataStore:
-    return EmbeddedStore.open(data / "metadata", disk, executors)
+    check_not_moved(disk, data)
+    return EmbeddedStore.open(data / METADATA, disk, executors)
 
 
 def store_of(node: NodeConfig) -> OpenStore[MetadataStore]:
@@ -79,7 +81,7 @@ def store_of(node: NodeConfig) -> OpenStore[MetadataStore]:
     async def zookeeper_store(data: Path, disk: Disk, executors: Executors) -> MetadataStore:
         from anabranch.meta.zookeeper import ZooKeeperStore  # its library takes long to load
 
-        return await ZooKeeperStore.connect(hosts, node.session_timeout_ms)
+        return await ZooKeeperStore.connect(hosts, node.session_timeout_ms, executors=executors)
 
     return zookeeper_store
 

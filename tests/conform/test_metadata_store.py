@@ -24,6 +24,7 @@ from anabranch.meta.store import (
     Versioned,
 )
 from tests.support.metadata import content, contents
+from tests.support.zookeeper import ZooKeeperServer
 
 Connect = Callable[[MetadataStore | None], Awaitable[MetadataStore]]
 
@@ -58,9 +59,23 @@ def embedded(folder: Path) -> Opener:
     return Opener(connect)
 
 
-@pytest.fixture(params=[embedded], ids=lambda make: make.__name__)
+def over_zookeeper(server: ZooKeeperServer) -> Opener:
+    hosts = server.chroot()
+
+    async def connect(other: MetadataStore | None) -> MetadataStore:
+        from anabranch.meta.zookeeper import ZooKeeperStore
+
+        return await ZooKeeperStore.connect(hosts, session_timeout_ms=30_000)
+
+    return Opener(connect)
+
+
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.jvm)])
 async def opener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
-    opener: Opener = request.param(tmp_path)
+    if request.param == "embedded":
+        opener = embedded(tmp_path)
+    else:
+        opener = over_zookeeper(request.getfixturevalue("zookeeper"))
     yield opener
     await opener.close()
 

@@ -79,6 +79,18 @@ def _broker(context: typer.Context) -> None:
     raise typer.Exit(broker.run(context.args, time.monotonic()))
 
 
+@app.command(
+    "zookeeper",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def _zookeeper(context: typer.Context) -> None:
+    """Run a ZooKeeper server, for a cluster's metadata, until it is told to stop."""
+    from anabranch.cli import zookeeper
+
+    raise typer.Exit(zookeeper.run(context.args, time.monotonic()))
+
+
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)

@@ -128,6 +128,22 @@ def down(data: Data = _DATA) -> None:
     _ask(data, "down")
 
 
+@app.command("adopt")
+def adopt(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="The data folder of `anabranch standalone`.")],
+    zookeeper: Annotated[
+        str, typer.Option(metavar="HOST:PORT[/chroot]", help="Where the cluster is to be kept; empty yet.")
+    ],
+) -> None:
+    """Make the broker of a standalone data folder the first broker of a cluster.
+
+    Its metadata is copied to ZooKeeper; cluster, broker and topics keep their ids. Stop the broker before.
+    """
+    from anabranch.cli.local_cluster.adopt import adopt
+
+    print(f"the folder is a broker of a cluster now; start it with:\n  {adopt(data, zookeeper)}")
+
+
 def _ask(data: Path, verb: str, id: str | None = None) -> list[dict[str, Any]]:
     from anabranch.cli.local_cluster.control import ask
 

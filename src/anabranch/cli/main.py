@@ -6,6 +6,7 @@ as the rest of Python's start.  Everything else goes through `cli/app.py`.
 
     anabranch standalone ...   -> cli/standalone.py
     anabranch broker ...       -> cli/broker.py
+    anabranch zookeeper ...    -> cli/zookeeper.py
     anabranch --version        -> here
     anabranch <the rest>       -> cli/app.py
 
@@ -49,6 +50,10 @@ def _dispatch(arguments: list[str]) -> int:
         from anabranch.cli import broker
 
         return broker.run(arguments[1:], _STARTED)
+    if arguments[:1] == ["zookeeper"]:
+        from anabranch.cli import zookeeper
+
+        return zookeeper.run(arguments[1:], _STARTED)
     if arguments in (["--version"], ["-V"]):
         print(f"anabranch {__version__}")
         return 0

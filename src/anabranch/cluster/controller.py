@@ -70,7 +70,12 @@ class Controller:
 
     async def claim(self) -> None:
         """Become the controller if there is none."""
-        while not self._has_resigned and await self._store.get(paths.CONTROLLER) is None:
+        while not self._has_resigned:
+            there = await self._store.get(paths.CONTROLLER)
+            if there is not None:
+                if self.epoch is None and there.owner == self._store.session.id:
+                    await self._find_epoch()
+                return
             last = await self._store.get(paths.CONTROLLER_EPOCH)
             version = MUST_NOT_EXIST if last is None else last.version
             document = encode(ControllerDocument(self._node_id, version + 1))
@@ -83,10 +88,19 @@ class Controller:
                 )
             except (Exists, Conflict):
                 continue  # another broker was first, and may be gone again
-            self.epoch = version + 1
-            self._elected.set()
-            self._elector.wake()
-            log.info("broker %d is the controller, at epoch %d", self._node_id, self.epoch)
+            self._take_office(version + 1)
+
+    async def _find_epoch(self) -> None:
+        """This session has made the node, though the answer did not come."""
+        last = await self._store.get(paths.CONTROLLER_EPOCH)
+        if last is not None and last.data == encode(ControllerDocument(self._node_id, last.version)):
+            self._take_office(last.version)
+
+    def _take_office(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._elected.set()
+        self._elector.wake()
+        log.info("broker %d is the controller, at epoch %d", self._node_id, epoch)
 
     async def run(self) -> None:
         """Stand in for a controller that is gone, and be it, for ever."""

@@ -11,6 +11,7 @@ import asyncio
 import ctypes
 import json
 import logging
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -175,7 +176,7 @@ class Member:
             code = await process.wait()
         finally:
             ready.cancel()
-            self._send(signal.SIGKILL)
+            self._send(signal.SIGKILL)  # what it has left behind
             self._process = None
             self._is_busy = False
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -212,9 +213,14 @@ class Member:
             self._become(unwanted)
 
     def _send(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
+        """What is told to end may tell its own children; all else is for them as well."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            if number is signal.SIGTERM:
                 self._process.send_signal(number)
+            else:
+                os.killpg(self._process.pid, number)
 
     async def _until(self, *states: State) -> None:
         while self.state not in states:

@@ -133,7 +133,7 @@ def _supervisor(wanted: Wanted, ports: FreePorts, told_to_stop: asyncio.Event) -
 
 
 def _addresses(supervisor: Supervisor, host: str) -> dict[str, str]:
-    """Where clients find the cluster: all of its brokers, by protocol."""
+    """Where clients find the cluster, by protocol."""
     shown = f"[{host}]" if ":" in host else host
     brokers = [row["ports"] for row in supervisor.rows() if row["role"] == BROKER]
     by_protocol = {
@@ -141,6 +141,8 @@ def _addresses(supervisor: Supervisor, host: str) -> dict[str, str]:
         for protocol in ("kafka", "pulsar", "http")
     }
     told = {protocol: text for protocol, text in by_protocol.items() if text}
+    if "http" in told:
+        told["http"] = told["http"].partition(",")[0]  # a URL has one address; any broker will do
     return {**told, "zookeeper": supervisor.zookeeper}
 
 
