@@ -44,10 +44,6 @@ class InvalidReplicaAssignment(Invalid):
     """Replicas chosen by hand that cannot hold their partitions."""
 
 
-class IneligibleReplica(Invalid):
-    """A replica that is said to be in sync, and whose broker is gone, stops, or has restarted since."""
-
-
 class ElectionNotNeeded(Invalid):
     """The partition has the leader that was asked for, or one at all."""
 
@@ -93,6 +89,10 @@ class UnsupportedCompression(UnsupportedForFormat):
 
 
 class OffsetOutOfRange(Invalid): ...
+
+
+class IneligibleReplica(Invalid):
+    """A replica that is said to be in sync, and whose broker is gone, stops, or has restarted since."""
 
 
 class OutOfOrderSequence(Invalid): ...
