@@ -91,11 +91,11 @@ class UnsupportedCompression(UnsupportedForFormat):
 class OffsetOutOfRange(Invalid): ...
 
 
+class OutOfOrderSequence(Invalid): ...
+
+
 class IneligibleReplica(Invalid):
     """A replica that is said to be in sync, and whose broker is gone, stops, or has restarted since."""
-
-
-class OutOfOrderSequence(Invalid): ...
 
 
 class InvalidTransactionState(Invalid):

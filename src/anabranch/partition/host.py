@@ -97,7 +97,7 @@ class PartitionHost:
         self.on_elected: Callable[[ServedTopic, int], None] = lambda topic, index: None
         """This broker was elected to lead a partition, after another one or anew."""
         self.on_state: Callable[[ServedTopic, PartitionImage], None] = lambda topic, state: None
-        """A partition of several replicas has another leader, or another epoch."""
+        """A partition has another leader, epoch or replicas, and has several of these or had."""
 
     # --- what is served
 
@@ -125,6 +125,9 @@ class PartitionHost:
             if state.leader == self._broker:
                 self.on_elected(topic, state.index)
             self.on_state(topic, state)
+        for old, new in zip(before.partitions, image.partitions, strict=False):
+            if old is not new and old.replicas != new.replicas and new not in moved:
+                self.on_state(topic, new)
         for state in image.partitions[before.partition_count :]:
             if len(state.replicas) > 1:
                 self.on_state(topic, state)
@@ -134,7 +137,6 @@ class PartitionHost:
                 partition.is_ended = True
         for old, new in zip(before.partitions, image.partitions, strict=False):
             if self._broker in old.replicas and self._broker not in new.replicas:
-                self.on_state(topic, new)
                 log.info("%s-%d: was moved to brokers %s", topic.name.kafka, new.index, [*new.replicas])
                 self._drop(topic, new.index, topic.elsewhere(new))
 
