@@ -44,10 +44,6 @@ class InvalidReplicaAssignment(Invalid):
     """Replicas chosen by hand that cannot hold their partitions."""
 
 
-class ElectionNotNeeded(Invalid):
-    """The partition has the leader that was asked for, or one at all."""
-
-
 class NoReassignmentInProgress(Invalid): ...
 
 
@@ -152,6 +148,10 @@ class Exists(AnabranchError): ...
 
 
 class Conflict(AnabranchError): ...
+
+
+class ElectionNotNeeded(Conflict):
+    """The partition has the leader that was asked for, or one at all."""
 
 
 class NotOwner(AnabranchError):
