@@ -175,6 +175,7 @@ class Node:
 
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
+        await self.parts.hand_over()
         log.info("broker %d: stopping, takes no new requests", self._config.node.node_id)
         self.parts.groups.let_go()  # a rebalance may take minutes, and nobody comes to end it
         if self._http is not None:
@@ -182,6 +183,7 @@ class Node:
         if self._pulsar is not None:
             await self._pulsar.close(_GRACE_S)
         await asyncio.gather(*(listener.close(_GRACE_S) for listener in self._listeners))
+        await self.parts.cluster.deregister()
         await self.parts.quiesce()
         for task in self._tasks:
             task.cancel()

@@ -22,6 +22,7 @@ from anabranch.client.destinations import Address
 from anabranch.client.settings import Settings
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
+from anabranch.cluster.elector import Rules
 from anabranch.cluster.host_reconciler import HostReconciler
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.isr_requests import ControllerIsr
@@ -29,6 +30,7 @@ from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
 from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.share_partitions import share_partitions
+from anabranch.cluster.suspicion import Peers
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.groups.coordinator import OFFSETS_TOPIC
@@ -128,7 +130,15 @@ class NodeParts:
             TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor),
             lambda overrides: _check_topic(dynamic, overrides),
             config.pulsar.cluster_name,
+            Rules(
+                lambda: dynamic.current.control,
+                lambda overrides: dynamic.stored_log_config(overrides).unclean_leader_election_enable,
+            ),
         )
+        self.peers = Peers(
+            config.node.node_id, self.store, self._world.network, lambda: cluster.image, self._random
+        )
+        cluster.subscribe(self.peers.image_changed)
         directory = id_text(random_id(self._random))
         mine = MetaProperties(cluster.image.cluster_id, config.node.node_id, directory)
         self.folder = claim_data_folder(self.disk, data, mine)
@@ -272,6 +282,7 @@ class NodeParts:
         """What goes on beside the requests."""
         return [
             self.cluster.run(),
+            self.peers.run(),
             self.upkeep.run(),
             self.followers.run(),
             self.isr_changes.run(),
@@ -287,6 +298,13 @@ class NodeParts:
     async def abandon(self) -> None:
         """The start has failed: leave things as they were found."""
         await self._undo.aclose()
+
+    async def hand_over(self) -> None:
+        """The broker will stop: let others lead what they can, and be the controller."""
+        self.peers.is_leaving = True
+        control = self.dynamic.current.control
+        wait_s = 1 + control.controlled_shutdown_max_retries if control.controlled_shutdown else 0
+        await self.cluster.depart(wait_s)
 
     async def quiesce(self) -> None:
         """No requests come any more: finish what they began, while `work` still goes on."""

@@ -27,7 +27,7 @@ from itertools import count
 from typing import cast
 
 from anabranch.base.disk import Buffer
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import Refused, Unavailable
 from anabranch.base.network import Chunk, FileRange, Peer, SocketOptions
 
 WINDOW_BYTES = 128 << 10
@@ -139,8 +139,10 @@ class MemoryNetwork:
             if isinstance(error, TimeoutError):
                 raise Unavailable(f"{place} cannot be reached: no answer in {timeout_s:g} s") from error
             raise
-        if mine is None or not mine.opened():
-            raise Unavailable(f"{place} cannot be reached: connection refused")
+        if mine is None:
+            raise Refused(f"{place} cannot be reached: connection refused")
+        if not mine.opened():
+            raise Unavailable(f"{place} cannot be reached: the connection was closed at once")
         return mine
 
 

@@ -44,6 +44,9 @@ class InvalidReplicaAssignment(Invalid):
     """Replicas chosen by hand that cannot hold their partitions."""
 
 
+class NoReassignmentInProgress(Invalid): ...
+
+
 class TopicDeletionDisabled(Invalid): ...
 
 
@@ -115,6 +118,10 @@ class UnknownTopic(NotFound): ...
 class UnknownTopicId(NotFound): ...
 
 
+class UnknownBroker(NotFound):
+    """No broker of that id is registered."""
+
+
 class UnknownTenant(NotFound): ...
 
 
@@ -141,6 +148,10 @@ class Exists(AnabranchError): ...
 
 
 class Conflict(AnabranchError): ...
+
+
+class ElectionNotNeeded(Conflict):
+    """The partition has the leader that was asked for, or one at all."""
 
 
 class NotOwner(AnabranchError):
@@ -233,6 +244,14 @@ class DiskFailed(Unavailable):
 
 class EligibleLeadersNotAvailable(Unavailable):
     """No replica that could lead the partition is in sync."""
+
+
+class PreferredLeaderNotAvailable(Unavailable):
+    """The first replica is away or not in sync."""
+
+
+class Refused(Unavailable):
+    """Nobody listens there: the process is dead, not slow."""
 
 
 class TimedOut(Unavailable): ...

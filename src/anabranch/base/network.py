@@ -19,6 +19,7 @@ so a range that is not there is first read by a thread (`base/disk`) and the sen
 """
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -27,12 +28,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from anabranch.base.disk import Buffer, File
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import Refused, Unavailable
 
 log = logging.getLogger(__name__)
 
 
 _SMALL_BYTES = 16 * 1024
+_REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
@@ -112,7 +114,7 @@ class Network(Protocol):
     async def connect(self, host: str, port: int, peer: Peer, timeout_s: float) -> Link:
         """Open a connection; `peer` is its upper half here, whose opened() has been called when this returns.
 
-        Unavailable if nobody answers in time or the other side refuses.
+        Unavailable if nobody answers in time, and Refused if nobody listens there.
         """
 
 
@@ -348,6 +350,14 @@ class _TcpListener:
         self._server.close()
 
 
+def _is_refused(error: OSError) -> bool:
+    """Whether every address that was tried refused; asyncio tells of several in words only."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    text = str(error)
+    return text.startswith("Multiple exceptions") and text.count("[Errno ") == text.count(_REFUSED)
+
+
 class TcpNetwork:
     """Real sockets on the running event loop."""
 
@@ -374,7 +384,10 @@ class TcpNetwork:
                 await asyncio.get_running_loop().create_connection(lambda: link, host, port)
         except TimeoutError as error:
             raise Unavailable(f"{host}:{port} cannot be reached: no answer in {timeout_s:g} s") from error
-        except (OSError, ValueError) as error:  # uvloop raises the second for a name that cannot be one
+        except OSError as error:
+            kind = Refused if _is_refused(error) else Unavailable
+            raise kind(f"{host}:{port} cannot be reached: {error}") from error
+        except ValueError as error:  # uvloop raises the second for a name that cannot be one
             raise Unavailable(f"{host}:{port} cannot be reached: {error}") from error
         if not link.is_open:
             raise Unavailable(f"{host}:{port} cannot be reached: the connection was closed at once")

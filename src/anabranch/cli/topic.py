@@ -15,6 +15,7 @@ from anabranch.cli.client import (
     describe_configs,
     partitions_of,
 )
+from anabranch.cli.cluster_status import out_of_sync
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, name_values
 from anabranch.cli.output import print_json, print_table
@@ -113,12 +114,13 @@ def describe(
 
 
 def _describe(cluster: Cluster, name: str, all_configs: bool) -> dict[str, Any]:
-    places = [TopicPartition(name, partition) for partition in partitions_of(cluster, name)]
+    partitions_of(cluster, name)  # or it is not there
     (topic,) = cluster.metadata([name]).topics
     check(topic.error_code, f"topic {name!r}")
     settings = describe_configs(cluster, ANY, TOPIC, name)
-    starts = cluster.offsets_at(dict.fromkeys(places, EARLIEST))
-    ends = cluster.offsets_at(dict.fromkeys(places, LATEST))
+    led = {TopicPartition(name, one.partition_index) for one in topic.partitions if one.leader_id >= 0}
+    starts = cluster.offsets_at(dict.fromkeys(led, EARLIEST))
+    ends = cluster.offsets_at(dict.fromkeys(led, LATEST))
     return {
         "name": name,
         "id": id_text(topic.topic_id) if topic.topic_id else None,
@@ -128,8 +130,9 @@ def _describe(cluster: Cluster, name: str, all_configs: bool) -> dict[str, Any]:
                 "leader": one.leader_id if one.leader_id >= 0 else None,
                 "replicas": one.replica_nodes,
                 "isr": one.isr_nodes,
-                "start": starts[TopicPartition(name, one.partition_index)],
-                "end": ends[TopicPartition(name, one.partition_index)],
+                "osr": out_of_sync(one.replica_nodes, one.isr_nodes),
+                "start": starts.get(TopicPartition(name, one.partition_index)),
+                "end": ends.get(TopicPartition(name, one.partition_index)),
             }
             for one in sorted(topic.partitions, key=lambda one: int(one.partition_index))
         ],

@@ -151,8 +151,9 @@ class ImageBuilder:
         self._set("brokers", id, registered)
 
     def _controller(self, path: str, data: bytes | None) -> None:
-        id = NO_BROKER if data is None else decode(data, ControllerDocument, path).broker
-        self._replace("controller_id", id)
+        told = ControllerDocument(NO_BROKER) if data is None else decode(data, ControllerDocument, path)
+        self._replace("controller_id", told.broker)
+        self._replace("controller_epoch", told.epoch)
 
     def _broker_config(self, id: str, path: str, data: bytes | None) -> None:
         overrides = None if data is None else decode(data, ConfigDocument, path).overrides
@@ -250,7 +251,14 @@ def partition_images(
 
 def partition_image(index: int, state: PartitionState) -> PartitionImage:
     return PartitionImage(
-        index, state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr
+        index,
+        state.leader,
+        state.leader_epoch,
+        state.partition_epoch,
+        state.replicas,
+        state.isr,
+        state.adding,
+        state.removing,
     )
 
 

@@ -27,6 +27,8 @@ from anabranch.base.turns import Turns
 from anabranch.cluster import change_lines
 from anabranch.cluster.builder import states_of, topic_image
 from anabranch.cluster.controller import Controller
+from anabranch.cluster.departure import Departure
+from anabranch.cluster.elector import Rules
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.image_watcher import ImageWatcher, Subscriber
 from anabranch.cluster.non_persistent import NonPersistentTopics
@@ -71,6 +73,7 @@ class Cluster:
         chance: Random,
         defaults: TopicDefaults,
         validate_topic_config: Callable[[Mapping[str, str]], None],
+        rules: Rules | None = None,
     ) -> None:
         self._store = store
         self._watcher = watcher
@@ -80,7 +83,8 @@ class Cluster:
         self._validate_topic_config = validate_topic_config
         self._turns = Turns()
         self.registration = Registration(store, watcher, chance)
-        self.controller = Controller(store, watcher, node_id)
+        self.controller = Controller(store, watcher, node_id, rules)
+        self._departure = Departure(store, watcher, self.controller, node_id)
         self.tenants = Tenants(store, watcher, self._turns)
         self.non_persistent = NonPersistentTopics(store, watcher, clock, self.tenants, self._turns)
 
@@ -94,6 +98,7 @@ class Cluster:
         defaults: TopicDefaults,
         validate_topic_config: Callable[[Mapping[str, str]], None],
         name: str = "standalone",
+        rules: Rules | None = None,
     ) -> "Cluster":
         """Join the cluster that `store` describes, or found it, under a `name`, if it describes none.
 
@@ -103,7 +108,7 @@ class Cluster:
         watcher = ImageWatcher(store, ClusterImage(cluster_id=cluster_id))
         await watcher.start()
         await found_namespaces(store, watcher, name)
-        cluster = cls(store, watcher, node_id, clock, chance, defaults, validate_topic_config)
+        cluster = cls(store, watcher, node_id, clock, chance, defaults, validate_topic_config, rules)
         await cluster.controller.claim()
         await watcher.refresh(paths.CONTROLLER)
         return cluster
@@ -247,6 +252,14 @@ class Cluster:
     async def register_broker(self, broker: BrokerImage, former: Collection[str] = ()) -> None:
         """As `Registration.register`."""
         await self.registration.register(broker, former)
+
+    async def depart(self, most_s: float) -> None:
+        """As `Departure.hand_over`."""
+        await self._departure.hand_over(most_s)
+
+    async def deregister(self) -> None:
+        """As `Departure.deregister`."""
+        await self._departure.deregister()
 
     async def allocate_producer_ids(self) -> range:
         """Producer ids that nobody has had or will get, whatever crashes."""

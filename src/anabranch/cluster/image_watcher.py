@@ -14,15 +14,16 @@ While the store is away the image stays as it is, and `run` tries again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from anabranch.base.errors import Unavailable
 from anabranch.cluster.builder import ImageBuilder
 from anabranch.meta import paths
 from anabranch.meta.image import ClusterImage, ImageChange
-from anabranch.meta.store import Event, EventKind, MetadataStore
+from anabranch.meta.store import Event, EventKind, MetadataStore, Versioned
 
 _READ_AGAIN_S = 0.2
+_READS_AT_ONCE = 256
 
 Subscriber = Callable[[ImageChange], None]
 
@@ -87,7 +88,7 @@ class ImageWatcher:
                 if has_missed:
                     await self._read_all(builder)
                 else:
-                    await self._read(builder, changed)
+                    await self._read(builder, list(changed))
             except BaseException:
                 self._unread = changed | self._unread  # cancelled, or the store is away: not seen yet
                 self._has_missed |= has_missed
@@ -96,15 +97,24 @@ class ImageWatcher:
             if builder.changed:
                 self._swap(builder.change())
 
-    async def _read(self, builder: ImageBuilder, changed: Iterable[str]) -> None:
-        for path in changed:
-            value = await self._store.get(path)
+    async def _read(self, builder: ImageBuilder, changed: Sequence[str]) -> None:
+        for path, value in zip(changed, await self._get(changed), strict=True):
             if value is None:
                 builder.apply(path, None)
                 self._known.discard(path)
             else:
                 builder.apply(path, value.data, value.czxid)
                 self._known.add(path)
+
+    async def _get(self, wanted: Sequence[str]) -> list[Versioned | None]:
+        """Several on their way at a time: a broker that goes changes the documents of a thousand topics."""
+        if len(wanted) == 1:
+            return [await self._store.get(wanted[0])]
+        found: list[Versioned | None] = []
+        for start in range(0, len(wanted), _READS_AT_ONCE):
+            some = wanted[start : start + _READS_AT_ONCE]
+            found += await asyncio.gather(*map(self._store.get, some))
+        return found
 
     async def _read_all(self, builder: ImageBuilder) -> None:
         found = await self._store.scan(paths.ROOT)

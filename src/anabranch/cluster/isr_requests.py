@@ -62,7 +62,12 @@ async def _change(cluster: Cluster, change: IsrChange) -> Written:
     if topic is None:
         raise UnknownTopicId(f"there is no topic with the id {change.topic_id}")
     state = await cluster.controller.change_isr(
-        topic.name, change.partition, change.isr, change.leader_epoch, change.partition_epoch
+        topic.name,
+        change.partition,
+        change.isr,
+        change.leader_epoch,
+        change.partition_epoch,
+        topic_id=topic.id,
     )
     return Written(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
 

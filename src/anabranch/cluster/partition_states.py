@@ -45,8 +45,12 @@ def elect(state: PartitionState, leader: BrokerId, *, is_unclean: bool = False) 
                 f"broker {leader} cannot lead, in sync are the replicas on brokers {_listed(isr)}"
             )
         isr = (leader,)
-    return PartitionState(
-        leader, LeaderEpoch(state.leader_epoch + 1), state.partition_epoch + 1, isr, state.replicas
+    return msgspec.structs.replace(
+        state,
+        leader=leader,
+        leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+        partition_epoch=state.partition_epoch + 1,
+        isr=isr,
     )
 
 

@@ -10,24 +10,32 @@ goes to the next broker in that order whose rack holds the fewest replicas of th
 
     racks a: 1 2, b: 3      order 1 3 2       p0 1 3    p1 3 2    p2 2 3   (never 2 1: both in a)
 
-The first replica is the preferred leader.
+Brokers of one host fail together, so within a rack, or where racks are not known, the same is done with
+hosts: no two replicas of a partition are on one host while another host has a broker to give.
+
+    hosts x: 1 2, y: 3 4      order 1 3 2 4     p0 1 3    p1 3 2    p2 2 4    p3 4 1
+
+The first replica is the preferred leader.  A broker that stops gets replicas only where they would be too
+few.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import zip_longest
+from typing import TypeVar
 
 from anabranch.base.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from anabranch.base.ids import BrokerId
 from anabranch.meta.image import BrokerImage
 
 Replicas = tuple[BrokerId, ...]
+K = TypeVar("K", bound=Hashable)
 
 
 def place(
     brokers: Iterable[BrokerImage], partitions: range, replication_factor: int, start: int
 ) -> list[Replicas]:
     """Replicas for each of `partitions`.  InvalidReplicationFactor if there are too few brokers."""
-    order = _in_turn(brokers)
+    order = _in_turn(_staying(brokers, replication_factor))
     count = len(order)
     if not 0 < replication_factor <= count:
         raise InvalidReplicationFactor(
@@ -36,6 +44,12 @@ def place(
     # A partition's replicas depend on nothing but where they start, so there are only `count` answers.
     by_start = [_replicas(order[at:] + order[:at], replication_factor) for at in range(count)]
     return [by_start[(start + index) % count] for index in partitions]
+
+
+def _staying(brokers: Iterable[BrokerImage], replication_factor: int) -> list[BrokerImage]:
+    there = list(brokers)
+    staying = [broker for broker in there if not broker.is_stopping]
+    return staying if len(staying) >= replication_factor else there
 
 
 def start_of(brokers: Iterable[BrokerImage], first: Replicas) -> int:
@@ -77,27 +91,50 @@ def check_assignment(
 
 
 def _in_turn(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:
-    """The brokers by id, racks taking turns if all are known."""
+    """The brokers by id, racks taking turns if all are known, and in each rack its hosts."""
     ordered = sorted(brokers, key=lambda broker: broker.id)
-    racks: dict[str, list[BrokerImage]] = {}
+    if any(broker.rack is None for broker in ordered):
+        return _by_turns(ordered, _host)
+    racks = _grouped(ordered, lambda broker: broker.rack or "")
+    return _turns([_by_turns(racks[rack], _host) for rack in sorted(racks)])
+
+
+def _by_turns(ordered: list[BrokerImage], key: Callable[[BrokerImage], Hashable]) -> list[BrokerImage]:
+    return _turns(list(_grouped(ordered, key).values()))
+
+
+def _grouped(ordered: Iterable[BrokerImage], key: Callable[[BrokerImage], K]) -> dict[K, list[BrokerImage]]:
+    groups: dict[K, list[BrokerImage]] = {}
     for broker in ordered:
-        if broker.rack is None:
-            return ordered
-        racks.setdefault(broker.rack, []).append(broker)
-    turns = zip_longest(*(racks[rack] for rack in sorted(racks)))
-    return [broker for turn in turns for broker in turn if broker is not None]
+        groups.setdefault(key(broker), []).append(broker)
+    return groups
+
+
+def _turns(groups: Sequence[Sequence[BrokerImage]]) -> list[BrokerImage]:
+    """One of each group in turn."""
+    return [broker for turn in zip_longest(*groups) for broker in turn if broker is not None]
+
+
+def _host(broker: BrokerImage) -> Hashable:
+    """One that does not say where it is, is on a host of its own."""
+    return broker.id if broker.host_id is None else broker.host_id
 
 
 def _replicas(candidates: list[BrokerImage], replication_factor: int) -> Replicas:
     """The best brokers of `candidates`, which are in order of preference."""
-    if any(broker.rack is None for broker in candidates):
-        return tuple(broker.id for broker in candidates[:replication_factor])
-    held: dict[str | None, int] = {}
+    no_racks = any(broker.rack is None for broker in candidates)
+    in_rack: dict[Hashable, int] = {}
+    on_host: dict[Hashable, int] = {}
     chosen: list[BrokerId] = []
     left = list(candidates)
+
+    def held(broker: BrokerImage) -> tuple[int, int]:
+        return 0 if no_racks else in_rack.get(broker.rack, 0), on_host.get(_host(broker), 0)
+
     for _ in range(replication_factor):
-        best = min(left, key=lambda broker: held.get(broker.rack, 0))  # the first of equals
+        best = min(left, key=held)  # the first of equals
         left.remove(best)
-        held[best.rack] = held.get(best.rack, 0) + 1
+        in_rack[best.rack] = in_rack.get(best.rack, 0) + 1
+        on_host[_host(best)] = on_host.get(_host(best), 0) + 1
         chosen.append(best.id)
     return tuple(chosen)

@@ -27,6 +27,7 @@ class ClusterDocument(msgspec.Struct, frozen=True):
 
 class ControllerDocument(msgspec.Struct, frozen=True):
     broker: BrokerId
+    epoch: int = -1  # for those who are shown it; what counts is the version of its node
 
 
 class BrokerDocument(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,6 +43,7 @@ class BrokerDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     instance: str = ""  # another one at each start of the process
     directory: str = ""  # the id of its data folder
+    is_stopping: bool = False  # it leads no more where another can
 
 
 class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,18 +74,26 @@ class TenantDocument(msgspec.Struct, frozen=True, rename="camel"):
     allowed_clusters: list[str] = []
 
 
-class PartitionState(msgspec.Struct, frozen=True):
+class PartitionState(msgspec.Struct, frozen=True, omit_defaults=True):
     leader: BrokerId  # -1 for nobody
     leader_epoch: LeaderEpoch  # one more at each election
     partition_epoch: int  # one more at each change of any of this
     isr: tuple[BrokerId, ...]
     replicas: _Replicas
+    adding: tuple[BrokerId, ...] = ()  # replicas that a reassignment brings, among `replicas`
+    removing: tuple[BrokerId, ...] = ()  # replicas that it takes away once those are in sync, among them too
 
 
 class PartitionStatesDocument(msgspec.Struct, frozen=True):
     """Of a topic's partitions by index.  One that is not here has the state it was made with."""
 
     states: dict[int, PartitionState]
+
+
+class BrokersSeenDocument(msgspec.Struct, frozen=True):
+    """By broker, the epoch of the registration that a controller went by when it last chose leaders."""
+
+    epochs: dict[BrokerId, int]
 
 
 class ConfigDocument(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ class BrokerImage(msgspec.Struct, frozen=True):
     instance: str = ""  # another one at each start of the process
     directory: str = ""  # the id of its data folder
     epoch: int = NO_EPOCH  # a later registration has a higher one
+    is_stopping: bool = False  # it leads no more where another can
 
     @property
     def for_brokers(self) -> Address:
@@ -56,6 +57,8 @@ class PartitionImage(msgspec.Struct, frozen=True):
     partition_epoch: int
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
 
 
 class TopicImage(msgspec.Struct, frozen=True):
@@ -101,6 +104,7 @@ AnyTopic = TopicImage | NonPersistentImage
 class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     controller_id: BrokerId = NO_BROKER
+    controller_epoch: int = -1
     brokers: Mapping[BrokerId, BrokerImage] = {}
     topics: Mapping[TopicName, TopicImage] = {}
     topics_by_kafka_name: Mapping[str, TopicImage] = {}

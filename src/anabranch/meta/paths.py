@@ -3,6 +3,7 @@
     /cluster                              ClusterDocument
     /controller                           ControllerDocument, ephemeral: whoever makes it first
     /controller-epoch                     the same, of who was the last; its version is the controller's epoch
+    /controller-brokers                   BrokersSeenDocument, for the next controller
     /brokers/<id>                         BrokerDocument, ephemeral
     /tenants/<tenant>                     TenantDocument
     /namespaces/<tenant>/<namespace>      NamespacePolicies
@@ -35,6 +36,7 @@ ROOT = "/"
 CLUSTER = "/cluster"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller-epoch"
+CONTROLLER_BROKERS = "/controller-brokers"
 BROKERS = "/brokers"
 TENANTS = "/tenants"
 NAMESPACES = "/namespaces"

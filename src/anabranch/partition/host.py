@@ -139,6 +139,10 @@ class PartitionHost:
             partition = topic.partitions[index]
             if partition is not None:
                 partition.is_ended = True
+        for old, new in zip(before.partitions, image.partitions, strict=False):
+            if self._broker in old.replicas and self._broker not in new.replicas:
+                log.info("%s-%d: was moved to brokers %s", topic.name.kafka, new.index, [*new.replicas])
+                self._drop(topic, new.index, topic.elsewhere(new))
 
     def _is_moved(self, topic: ServedTopic, old: PartitionImage, new: PartitionImage) -> bool:
         """Whether there is another leader, or the same in another epoch: who leads here has resigned then."""
@@ -165,15 +169,20 @@ class PartitionHost:
         """Stop serving a topic; its folders are moved away and given to `on_removed`."""
         topic = self._by_name.pop(name.kafka)
         self._by_id.pop(topic.topic_id, None)
-        for index, replica in enumerate(topic.replicas):
-            partition = topic.partitions[index]
-            if partition is not None:
-                self._resign(topic, partition, UnknownTopic(f"topic {name.kafka} was deleted"))
-            if replica is not None:
-                self.on_close(replica)
-                replica.close()
-            self._points.forget(topic.key(index))
-            self._move_away(partition_folder(self.data, name, index))
+        for index in range(len(topic.replicas)):
+            self._drop(topic, index, UnknownTopic(f"topic {name.kafka} was deleted"))
+
+    def _drop(self, topic: ServedTopic, index: int, reason: AnabranchError) -> None:
+        """Have a partition no more; its folder is moved away and given to `on_removed`."""
+        partition, replica = topic.partitions[index], topic.replicas[index]
+        if partition is not None:
+            self._resign(topic, partition, reason)
+        if replica is not None:
+            topic.replicas[index] = None
+            self.on_close(replica)
+            replica.close()
+        self._points.forget(topic.key(index))
+        self._move_away(partition_folder(self.data, topic.name, index))
 
     def _move_away(self, folder: Path) -> None:
         if not self._disk.exists(folder):

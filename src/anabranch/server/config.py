@@ -25,6 +25,7 @@ from typing import Any
 
 from anabranch.base.config import Option, options_of, section
 from anabranch.base.errors import Invalid, InvalidConfig
+from anabranch.cluster.config import ControlConfig
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.transaction_config import TransactionConfig
@@ -56,6 +57,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "topics": TopicsConfig,
     "fetch": FetchConfig,
     "replication": ReplicationConfig,
+    "control": ControlConfig,
     "upkeep": UpkeepConfig,
     "cleaner": CleanerConfig,
     "producers": ProducerStateConfig,
@@ -96,6 +98,7 @@ class BrokerConfig:
     topics: TopicsConfig
     fetch: FetchConfig
     replication: ReplicationConfig
+    control: ControlConfig
     upkeep: UpkeepConfig
     cleaner: CleanerConfig
     producers: ProducerStateConfig

@@ -18,6 +18,7 @@ from anabranch.base.errors import (
 )
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicName
 from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.elector import Rules
 from anabranch.cluster.topics import NewTopic, TopicDefaults
 from anabranch.meta import paths
 from anabranch.meta.embedded import EmbeddedStore
@@ -32,14 +33,21 @@ ORDERS = TopicName.from_kafka("orders")
 class Brokers:
     """Some brokers on one store, each with a session of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rules: Rules | None = None) -> None:
+        self._rules = rules
         self._first = EmbeddedStore.open(path, DirectDisk(4))
         self._running: list[asyncio.Task[None]] = []
 
     async def join(self, id: int) -> tuple[EmbeddedStore, Cluster]:
         store = self._first.new_session()
         cluster = await Cluster.open(
-            store, BrokerId(id), FixedClock(), random.Random(id), TopicDefaults(1, 1), no_bad_config
+            store,
+            BrokerId(id),
+            FixedClock(),
+            random.Random(id),
+            TopicDefaults(1, 1),
+            no_bad_config,
+            rules=self._rules,
         )
         await cluster.register_broker(BrokerImage(BrokerId(id), "127.0.0.1", 9090 + id))
         self._running.append(asyncio.create_task(cluster.run()))

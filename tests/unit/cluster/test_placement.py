@@ -91,3 +91,40 @@ def test_a_manual_assignment() -> None:
 def test_impossible_manual_assignments(assignment: list[list[int]], factor: int | None) -> None:
     with pytest.raises(InvalidReplicaAssignment):
         check_assignment(assignment, [BrokerId(1), BrokerId(2)], factor)
+
+
+def on_hosts(hosts: dict[int, str | None], rack: str | None = None) -> list[BrokerImage]:
+    return [BrokerImage(BrokerId(id), "h", 1, rack, host_id=host) for id, host in hosts.items()]
+
+
+@pytest.mark.parametrize("rack", [None, "a"])
+def test_the_example_of_hosts(rack: str | None) -> None:
+    there = on_hosts({1: "x", 2: "x", 3: "y", 4: "y"}, rack)
+    assert place(there, range(4), 2, 0) == [(1, 3), (3, 2), (2, 4), (4, 1)]
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("hosts", [["x", "x", "y"], ["x"] * 3 + ["y"] * 2 + ["z"], ["x", "x", None, None]])
+def test_no_host_has_two_while_another_has_none(factor: int, hosts: list[str | None]) -> None:
+    there = on_hosts(dict(enumerate(hosts * 2)))
+    host_of = {broker.id: broker.host_id or str(broker.id) for broker in there}
+    size_of = Counter(host_of.values())
+    for replicas in place(there, range(40), factor, 1):
+        held = Counter(host_of[id] for id in replicas)
+        for host, size in size_of.items():
+            assert held[host] >= min(size, max(held.values()) - 1)
+
+
+def test_racks_come_before_hosts() -> None:
+    there = [
+        *on_hosts({1: "x", 2: "x"}, "a"),
+        *on_hosts({3: "x", 4: "y"}, "b"),
+    ]
+    for replicas in place(there, range(8), 2, 0):
+        assert len({replicas[0] in (1, 2), replicas[1] in (1, 2)}) == 2
+
+
+def test_a_broker_that_stops_is_passed_over_while_others_are_enough() -> None:
+    there = [*brokers({1: None, 2: None}), BrokerImage(BrokerId(3), "h", 1, is_stopping=True)]
+    assert {id for replicas in place(there, range(6), 2, 0) for id in replicas} == {1, 2}
+    assert {id for replicas in place(there, range(6), 3, 0) for id in replicas} == {1, 2, 3}

@@ -1,0 +1,258 @@
+"""Elector: chooses leaders as brokers come and go, while this broker is the controller.
+
+    image: broker 2 is gone ─> what has a replica there, by the index ─> due ─┐
+    image: broker 3 is back ─> what has no leader                     ─> due ─┼─> settle ─> few multis
+    a new controller        ─> everything that is not as it should be ─> due ─┘
+
+What is due is decided on the state that is written and the brokers that there are then (`elections`), so an
+image that lags costs a look, never a wrong leader.  What could not be written, because the store is away,
+stays due.
+
+A broker that restarts too fast for anybody to see it gone has a higher epoch than the last controller went
+by, which is written down for the next one (`/controller-brokers`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anabranch.base.errors import AnabranchError, NotController, NotFound, Unavailable
+from anabranch.base.ids import BrokerId, TopicId
+from anabranch.cluster.config import ControlConfig
+from anabranch.cluster.elections import Brokers, brokers_of, elect_preferred, is_settled, settle
+from anabranch.cluster.image_watcher import ImageWatcher
+from anabranch.cluster.leader_balance import to_move_back
+from anabranch.cluster.replica_index import Place, ReplicaIndex
+from anabranch.cluster.seen_brokers import SeenBrokers
+from anabranch.cluster.state_writer import StateWriter
+from anabranch.meta.documents import PartitionState
+from anabranch.meta.image import (
+    ClusterImage,
+    ImageChange,
+    Overrides,
+    PartitionImage,
+    TopicImage,
+    appearance,
+)
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S = 0.5
+_TOPICS_A_TURN = 500
+
+
+class Rules(NamedTuple):
+    """What elections go by, as it is configured now."""
+
+    config: Callable[[], ControlConfig] = ControlConfig
+    allows_unclean: Callable[[Overrides], bool] = lambda overrides: (
+        overrides.get("unclean.leader.election.enable", "").lower() == "true"
+    )
+
+
+@dataclass(slots=True)
+class _Due:
+    """Why a partition is to be settled, and which of its brokers were gone since."""
+
+    why: str
+    gone: frozenset[BrokerId]
+
+
+class Elector:
+    def __init__(
+        self, watcher: ImageWatcher, writer: StateWriter, seen: SeenBrokers, node_id: BrokerId, rules: Rules
+    ) -> None:
+        self._watcher = watcher
+        self._writer = writer
+        self._seen = seen
+        self._node_id = node_id
+        self._rules = rules
+        self._index: ReplicaIndex | None = None
+        """While this broker is the controller."""
+        self._due: dict[Place, _Due] = {}
+        self._work = asyncio.Event()
+
+    async def serve(self, is_in_office: Callable[[], bool]) -> None:
+        """Be the controller until another one is."""
+        loop = asyncio.get_running_loop()
+        try:
+            await self._take_over()
+            balance_at = loop.time() + self._rules.config().imbalance_check_interval_seconds
+            while is_in_office():
+                self._work.clear()
+                try:
+                    await self._settle_all()
+                    if loop.time() >= balance_at:
+                        balance_at = loop.time() + self._rules.config().imbalance_check_interval_seconds
+                        await self._balance()
+                except NotController as error:
+                    log.info("broker %d: %s", self._node_id, error)
+                    return
+                except Unavailable as error:
+                    log.warning("broker %d: leaders are not elected yet: %s", self._node_id, error)
+                    await asyncio.sleep(_AGAIN_S)
+                    self._work.set()
+                await self._rest(balance_at - loop.time())
+        finally:
+            self._index = None
+            self._due.clear()
+
+    def wake(self) -> None:
+        """It may be over, or there is more to do."""
+        self._work.set()
+
+    async def _rest(self, most_s: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, most_s)):
+                await self._work.wait()
+        except TimeoutError:
+            return
+
+    # --- what is due
+
+    async def _take_over(self) -> None:
+        """Go over everything once."""
+        image = self._watcher.image
+        self._index = index = ReplicaIndex()
+        index.apply(appearance(image))
+        for start, topic in enumerate(list(image.topics.values())):
+            self._look_at(topic, topic.partitions, "a new controller looked at it")
+            if start % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
+                await asyncio.sleep(0)
+        for broker in await self._restarted():
+            self._broker_gone(index, broker, f"broker {broker} has restarted")
+
+    async def _restarted(self) -> list[BrokerId]:
+        while True:
+            try:
+                return await self._seen.restarted(self._watcher.image)
+            except Unavailable as error:
+                log.warning("broker %d: taking over as the controller waits: %s", self._node_id, error)
+                await asyncio.sleep(_AGAIN_S)
+
+    def image_changed(self, change: ImageChange) -> None:
+        index = self._index
+        if index is None:
+            return
+        index.apply(change)
+        for before, after in change.topics:
+            if after is None:
+                continue
+            known = 0 if before is None else before.partition_count
+            if known < after.partition_count:
+                self._look_at(after, after.partitions[known:], "it is new")
+            if before is not None and before.config is not after.config:
+                self._leaderless_due(index, after.id, "its configuration changed")
+        if change.old.default_broker_config is not change.new.default_broker_config:
+            self._leaderless_due(index, None, "the configuration of brokers changed")
+        if change.old.brokers is not change.new.brokers:
+            self._brokers_changed(index, change.old, change.new)
+            self._work.set()
+        if self._due:
+            self._work.set()
+
+    def _brokers_changed(self, index: ReplicaIndex, old: ClusterImage, new: ClusterImage) -> None:
+        for id, was in old.brokers.items():
+            now = new.brokers.get(id)
+            if now is None:
+                self._broker_gone(index, id, f"broker {id} is gone")
+            elif now.epoch != was.epoch:
+                self._broker_gone(index, id, f"broker {id} has restarted")
+            elif now.is_stopping and not was.is_stopping:
+                self._broker_gone(index, id, f"broker {id} stops", is_gone=False)
+        came = [id for id, now in new.brokers.items() if id not in old.brokers or old.brokers[id] != now]
+        if came:
+            why = f"broker {', '.join(map(str, came))} is there"
+            self._leaderless_due(index, None, why)
+
+    def _broker_gone(self, index: ReplicaIndex, id: BrokerId, why: str, *, is_gone: bool = True) -> None:
+        gone = frozenset((id,)) if is_gone else frozenset[BrokerId]()
+        for place in index.of(id):
+            state = self._state(place)
+            if state is None or id in state.isr or id == state.leader:
+                self._put(place, why, gone)
+
+    def _leaderless_due(self, index: ReplicaIndex, topic: TopicId | None, why: str) -> None:
+        for place in index.leaderless:
+            if topic is None or place.topic == topic:
+                self._put(place, why)
+
+    def _look_at(self, topic: TopicImage, states: Iterable[PartitionImage], why: str) -> None:
+        brokers = brokers_of(self._watcher.image)
+        for state in states:
+            if not is_settled(state, brokers):
+                self._put(Place(topic.id, state.index), why)
+
+    def _put(self, place: Place, why: str, gone: frozenset[BrokerId] = frozenset()) -> None:
+        known = self._due.get(place)
+        if known is not None:
+            gone |= known.gone
+        self._due[place] = _Due(why, gone)
+
+    def _state(self, place: Place) -> PartitionImage | None:
+        topic = self._watcher.image.topics_by_id.get(place.topic)
+        return None if topic is None else topic.partitions[place.partition]
+
+    # --- what is done
+
+    async def _settle_all(self) -> None:
+        while self._due:
+            due, self._due = self._due, {}
+            try:
+                await self._settle(due)
+            except (NotController, Unavailable):
+                for place, one in due.items():
+                    self._put(place, one.why, one.gone)
+                raise
+        await self._seen.note(self._watcher.image)
+
+    async def _settle(self, due: dict[Place, _Due]) -> None:
+        topics = self._watcher.image.topics_by_id
+        asked = [
+            self._writer.ask(topic.name, place.partition, self._settling(topic, one), one.why, topic.id)
+            for place, one in due.items()
+            if (topic := topics.get(place.topic)) is not None
+        ]
+        _raise_first(await asyncio.gather(*asked, return_exceptions=True))
+
+    def _settling(self, topic: TopicImage, due: _Due) -> Callable[[PartitionState], PartitionState]:
+        def change(state: PartitionState) -> PartitionState:
+            image = self._watcher.image
+            brokers = brokers_of(image, due.gone & image.brokers.keys())
+            config = image.topics_by_id.get(topic.id, topic).config
+            return settle(state, brokers, is_unclean=self._rules.allows_unclean(config))
+
+        return change
+
+    async def _balance(self) -> None:
+        """Elect preferred leaders where too many partitions of a broker are led by others."""
+        config = self._rules.config()
+        if not config.auto_leader_rebalance:
+            return
+        image = self._watcher.image
+        why = "it is the preferred leader"
+        asked = [
+            self._writer.ask(image.topics_by_id[topic].name, index, self._preferring, why, topic)
+            for topic, index in to_move_back(image, brokers_of(image), config.imbalance_percentage)
+        ]
+        _raise_first(await asyncio.gather(*asked, return_exceptions=True))
+
+    def _preferring(self, state: PartitionState) -> PartitionState:
+        return elect_preferred(state, steady_of(self._watcher.image)) or state
+
+
+def steady_of(image: ClusterImage) -> frozenset[BrokerId]:
+    """The brokers that may be given partitions to lead."""
+    brokers: Brokers = brokers_of(image)
+    return frozenset(filter(brokers.is_steady, image.brokers))
+
+
+def _raise_first(outcomes: Iterable[object]) -> None:
+    """What failed, unless it is that a topic was deleted meanwhile."""
+    for outcome in outcomes:
+        if isinstance(outcome, AnabranchError) and not isinstance(outcome, NotFound):
+            raise outcome
+        if isinstance(outcome, BaseException) and not isinstance(outcome, AnabranchError):
+            raise outcome

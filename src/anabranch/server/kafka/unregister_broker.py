@@ -1,0 +1,21 @@
+"""UnregisterBroker (64): forget a broker that will not come back.
+
+What it has replicas of keeps them until they are reassigned.  A broker that is there registers again.  For
+the controller only.
+"""
+
+from typing import Any
+
+from anabranch.base.errors import AnabranchError
+from anabranch.base.ids import BrokerId
+from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.registry import Answer, RequestContext, api
+
+
+@api(64, versions=(0, 0))
+async def unregister_broker(request: Any, ctx: RequestContext) -> Answer:
+    try:
+        await ctx.services.cluster.controller.unregister(BrokerId(request.broker_id))
+    except AnabranchError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error)}
+    return {"error_message": None}

@@ -1,0 +1,211 @@
+"""Leaders chosen by a controller as brokers come, go and restart, on one store with a session for each."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.base.errors import (
+    ElectionNotNeeded,
+    IneligibleReplica,
+    NotController,
+    PreferredLeaderNotAvailable,
+)
+from anabranch.base.ids import BrokerId, LeaderEpoch
+from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.config import ControlConfig
+from anabranch.cluster.elector import Rules
+from anabranch.cluster.topics import NewTopic
+from anabranch.meta import paths
+from anabranch.meta.documents import BrokersSeenDocument, decode, encode
+from anabranch.meta.image import NO_BROKER
+from anabranch.meta.store import Put
+from tests.support.waiting import until
+from tests.unit.cluster.test_controller import B1, B2, B3, ORDERS, Brokers, make_topic, partition_of
+
+
+@pytest.fixture
+async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
+    brokers = Brokers(tmp_path / "metadata")
+    yield brokers
+    await brokers.close()
+
+
+async def all_know(*clusters: Cluster) -> None:
+    ids = {cluster.controller._node_id for cluster in clusters}
+    await until(lambda: all(set(cluster.image.brokers) == ids for cluster in clusters))
+
+
+def leads(cluster: Cluster, index: int = 0) -> tuple[int, tuple[int, ...]]:
+    state = partition_of(cluster, index)
+    return state.leader, state.isr
+
+
+async def test_a_leader_that_goes_is_replaced_and_rejoins_by_catching_up(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    third_store, three = await brokers.join(3)
+    await all_know(one, two, three)
+    await make_topic(one, 2, 3, 1)
+    await other_store.close()
+    await until(lambda: leads(one) == (3, (3, 1)))
+    await third_store.close()
+    await until(lambda: leads(one) == (1, (1,)))
+    state = partition_of(one)
+    with pytest.raises(IneligibleReplica):
+        await one.controller.change_isr(ORDERS, 0, [B1, B2], state.leader_epoch, state.partition_epoch)
+    back, _ = await brokers.join(2)
+    await until(lambda: B2 in one.image.brokers)
+    with pytest.raises(IneligibleReplica):
+        await one.controller.change_isr(
+            ORDERS, 0, [B1, B2], state.leader_epoch, state.partition_epoch, broker_epochs={B2: 0}
+        )
+    await one.controller.change_isr(ORDERS, 0, [B1, B2], state.leader_epoch, state.partition_epoch)
+    assert leads(one) == (1, (1, 2))
+    for open in (store, back):
+        await open.close()
+
+
+async def test_the_last_in_sync_is_waited_for(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    await one.controller.change_isr(ORDERS, 0, [B2], LeaderEpoch(0), 0)
+    await other_store.close()
+    await until(lambda: leads(one) == (NO_BROKER, (2,)))
+    back, _ = await brokers.join(2)
+    await until(lambda: leads(one) == (2, (2,)))
+    assert partition_of(one).leader_epoch == 2
+    for open in (store, back):
+        await open.close()
+
+
+async def test_unclean_elections_where_the_topic_allows_them(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    await one.controller.change_isr(ORDERS, 0, [B2], LeaderEpoch(0), 0)
+    await other_store.close()
+    await until(lambda: leads(one) == (NO_BROKER, (2,)))
+    await one.alter_topic_config(ORDERS, lambda _: {"unclean.leader.election.enable": "true"})
+    await until(lambda: leads(one) == (1, (1,)))
+    await store.close()
+
+
+async def test_an_unclean_election_that_is_asked_for(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    with pytest.raises(ElectionNotNeeded):
+        await one.controller.elect_any(ORDERS, 0)
+    await one.controller.change_isr(ORDERS, 0, [B2], LeaderEpoch(0), 0)
+    await other_store.close()
+    await until(lambda: leads(one) == (NO_BROKER, (2,)))
+    with pytest.raises(PreferredLeaderNotAvailable):
+        await one.controller.elect_preferred(ORDERS, 0)
+    assert (await one.controller.elect_any(ORDERS, 0)).leader == 1
+    await store.close()
+
+
+async def test_a_restart_that_nobody_saw_is_one(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    known = await store.get(paths.CONTROLLER_BROKERS)
+    assert known is not None
+    seen = decode(known.data, BrokersSeenDocument, paths.CONTROLLER_BROKERS)
+    assert seen.epochs == {id: broker.epoch for id, broker in one.image.brokers.items()}
+    # The next controller finds another registration of broker 2 than the one before went by.
+    older = encode(BrokersSeenDocument(seen.epochs | {B2: seen.epochs[B2] - 1}))
+    await store.multi([Put(paths.CONTROLLER_BROKERS, older, known.version)])
+    await store.delete(paths.CONTROLLER)
+    await until(lambda: leads(one) == (1, (1,)))
+    for open in (store, other_store):
+        await open.close()
+
+
+async def test_a_new_controller_goes_over_everything(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    third_store, three = await brokers.join(3)
+    await all_know(one, two, three)
+    await one.create_topic(NewTopic(ORDERS, assignments=[(0, (1, 2, 3)), (1, (2, 1, 3)), (2, (3, 1, 2))]))
+    await until(lambda: ORDERS in two.image.topics and ORDERS in three.image.topics)
+    await store.close()
+    await until(lambda: [leads(two, index) for index in range(3)] == [(2, (2, 3)), (2, (2, 3)), (3, (3, 2))])
+    for open in (other_store, third_store):
+        await open.close()
+
+
+async def test_many_partitions_go_in_few_multis(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    for number in range(20):
+        name = ORDERS.__class__.from_kafka(f"topic-{number}")
+        await one.create_topic(NewTopic(name, assignments=[(index, (2, 1)) for index in range(50)]))
+    multis = 0
+    multi = store.multi
+
+    async def counted(operations: object) -> object:
+        nonlocal multis
+        multis += 1
+        return await multi(operations)  # type: ignore[arg-type]
+
+    store.multi = counted  # type: ignore[method-assign, assignment]
+    await other_store.close()
+    await until(
+        lambda: all(state.leader == 1 for topic in one.image.topics.values() for state in topic.partitions)
+    )
+    assert multis <= 2
+    await store.close()
+
+
+async def test_preferred_leaders_come_back(tmp_path: Path) -> None:
+    rules = Rules(lambda: ControlConfig(imbalance_check_interval_seconds=1))
+    brokers = Brokers(tmp_path / "metadata", rules)
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    await one.controller.elect_leader(ORDERS, 0, B1, "a test")
+    with pytest.raises(NotController):
+        await two.controller.elect_preferred(ORDERS, 0)
+    await until(lambda: leads(one) == (2, (2, 1)))
+    for open in (store, other_store):
+        await open.close()
+    await brokers.close()
+
+
+async def test_a_broker_that_stops_leads_no_more(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    await two.depart(10)
+    assert leads(two) == (1, (1,))
+    await one.depart(10)  # nobody else is left who could: it does not wait
+    assert leads(one) == (1, (1,))
+    await two.deregister()
+    await until(lambda: set(one.image.brokers) == {B1})
+    for open in (store, other_store):
+        await open.close()
+
+
+async def test_unregistering(brokers: Brokers) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    third_store, three = await brokers.join(3)
+    await all_know(one, two, three)
+    await third_store.close()
+    await until(lambda: B3 not in one.image.brokers)
+    await one.controller.unregister(BrokerId(3))
+    value = await store.get(paths.CONTROLLER_BROKERS)
+    assert value is not None
+    assert B3 not in decode(value.data, BrokersSeenDocument, paths.CONTROLLER_BROKERS).epochs
+    for open in (store, other_store):
+        await open.close()
