@@ -17,7 +17,9 @@ from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
 from anabranch.base.ids import BrokerId, id_text
 from anabranch.base.world import World
+from anabranch.client.aio import AsyncClient
 from anabranch.client.destinations import Address
+from anabranch.client.settings import Settings
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
 from anabranch.cluster.host_reconciler import HostReconciler
@@ -29,6 +31,8 @@ from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.groups.coordinator import OFFSETS_TOPIC
+from anabranch.groups.other_brokers import OtherBrokers
+from anabranch.groups.participation import Participation
 from anabranch.groups.share_states import SHARE_STATE_TOPIC
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
@@ -160,7 +164,10 @@ class NodeParts:
             lambda: dynamic.current.transactions,
             self.producer_ids.next,
             self.groups,
+            self._other_brokers("markers"),
+            chance,
         )
+        self.participation = Participation(self.transactions, self._other_brokers("transactions"), chance)
         elected = {
             OFFSETS_TOPIC: self.groups.elected,
             STATE_TOPIC: self.transactions.elected,
@@ -183,9 +190,17 @@ class NodeParts:
                 lambda: dynamic.current.groups.share_max_share_sessions, self.share_partitions.release
             ),
             transactions=self.transactions,
+            participation=self.participation,
             handovers=Handovers(lambda *place: self._subscribed.ahead(*place), host.partition, clock),
             threads=self.threads,
         )
+
+    def _other_brokers(self, asked_about: str) -> OtherBrokers:
+        """The way to them, on connections of its own: who waits for one answer holds up those behind it."""
+        me, cluster = self.config.node.node_id, self.cluster
+        settings = Settings("", f"broker-{me}-{asked_about}")
+        client = AsyncClient(settings, self._world.network, self.clock, self._random)
+        return OtherBrokers(me, lambda: cluster.image, lambda broker: _address_of(cluster, broker), client)
 
     def _open_topics(self, services: Services) -> PulsarServices:
         """What Pulsar clients attach to, on the same logs and coordinators."""
@@ -252,6 +267,7 @@ class NodeParts:
     async def close(self) -> None:
         """Make all of it durable and let it go, once `work` has ended."""
         self.txns.close()
+        self.participation.close()
         self.transactions.close()
         self.share_groups.close()
         self.groups.close()

@@ -13,6 +13,8 @@ from anabranch.cluster.group_topics import GroupTopics
 from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from anabranch.groups.marker_queues import MarkerQueues
+from anabranch.groups.other_brokers import OtherBrokers
 from anabranch.groups.parts import NO_SUBSCRIPTIONS, Subscriptions, Surroundings
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.share_coordinator import ShareCoordinator
@@ -72,8 +74,10 @@ def transaction_coordinator(
     config: Callable[[], TransactionConfig],
     new_producer_id: Callable[[], Awaitable[int]],
     groups: GroupCoordinator,
+    others: OtherBrokers,
+    chance: Random,
 ) -> TransactionCoordinator:
-    """The transaction coordinator of this broker."""
+    """The transaction coordinator of this broker; `others` are who get its markers."""
 
     async def create_topic() -> None:
         told = config()
@@ -86,7 +90,9 @@ def transaction_coordinator(
         )
         await cluster.create_topic(new)
 
-    markers = Markers(host, groups)
+    queues = MarkerQueues(others, chance)
+    cluster.subscribe(lambda change: queues.image_changed())
+    markers = Markers(host, groups, queues, cluster.is_gone)
     return TransactionCoordinator(
         clock, LedPartitions(host, STATE_TOPIC), config, new_producer_id, create_topic, markers
     )
