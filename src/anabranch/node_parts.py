@@ -151,10 +151,19 @@ class NodeParts:
             cluster, host, clock, chance, lambda: dynamic.current.groups, self._subscribed
         )
         self.share_groups = share_coordinator(
-            cluster, host, clock, lambda: dynamic.current.share_states, self.groups
+            cluster,
+            host,
+            clock,
+            lambda: dynamic.current.share_states,
+            self.groups,
+            self._other_brokers("share-states"),
+            chance,
         )
         self.share_partitions = share_partitions(
-            cluster, host, clock, lambda: dynamic.current.groups, self.share_groups.states
+            cluster, host, clock, lambda: dynamic.current.groups, self.share_groups.anywhere
+        )
+        self.share_sessions = ShareSessions(
+            lambda: dynamic.current.groups.share_max_share_sessions, self._share_session_gone
         )
         self.producer_ids = ProducerIds(cluster)
         self.transactions = transaction_coordinator(
@@ -167,6 +176,7 @@ class NodeParts:
             self._other_brokers("markers"),
             chance,
         )
+        self.brokers = self._other_brokers("requests")
         self.participation = Participation(self.transactions, self._other_brokers("transactions"), chance)
         elected = {
             OFFSETS_TOPIC: self.groups.elected,
@@ -186,14 +196,18 @@ class NodeParts:
             groups=self.groups,
             share_groups=self.share_groups,
             share_partitions=self.share_partitions,
-            share_sessions=ShareSessions(
-                lambda: dynamic.current.groups.share_max_share_sessions, self.share_partitions.release
-            ),
+            share_sessions=self.share_sessions,
             transactions=self.transactions,
             participation=self.participation,
+            brokers=self.brokers,
             handovers=Handovers(lambda *place: self._subscribed.ahead(*place), host.partition, clock),
             threads=self.threads,
         )
+
+    def _share_session_gone(self, group: str, member: str) -> None:
+        self.share_partitions.release(group, member)
+        if not self.share_sessions.has_group(group):
+            self.share_partitions.rest(group)
 
     def _other_brokers(self, asked_about: str) -> OtherBrokers:
         """The way to them, on connections of its own: who waits for one answer holds up those behind it."""
@@ -267,6 +281,7 @@ class NodeParts:
     async def close(self) -> None:
         """Make all of it durable and let it go, once `work` has ended."""
         self.txns.close()
+        self.brokers.close()
         self.participation.close()
         self.transactions.close()
         self.share_groups.close()

@@ -19,6 +19,7 @@ from anabranch.groups.parts import NO_SUBSCRIPTIONS, Subscriptions, Surroundings
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.share_coordinator import ShareCoordinator
 from anabranch.groups.share_states import SHARE_STATE_TOPIC, KeptShareStates
+from anabranch.groups.share_states_anywhere import ShareStatesAnywhere
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator
 from anabranch.groups.transaction_markers import Markers
@@ -104,6 +105,8 @@ def share_coordinator(
     clock: Clock,
     config: Callable[[], ShareStateConfig],
     groups: GroupCoordinator,
+    others: OtherBrokers,
+    chance: Random,
 ) -> ShareCoordinator:
     """The coordinator of share groups on this broker, told of topics that are deleted."""
 
@@ -128,4 +131,5 @@ def share_coordinator(
     )
 
     cluster.subscribe(lambda change: states.topics_deleted({topic.id for topic in change.deleted}))
-    return ShareCoordinator(groups, states, topics)
+    anywhere = ShareStatesAnywhere(states, others, clock, chance)
+    return ShareCoordinator(groups, states, anywhere, topics)

@@ -2,8 +2,9 @@
 
     send(place, end) ─> the leader's queue ─> WriteTxnMarkers (27) ─> done, or what is wrong
 
-A marker is sent once.  Who asked for it sends it again, to whoever leads the partition by then.  When the image
-has another leader for a marker that is on its way, nobody waits for the old one any longer: it may be paused.
+A marker is sent once.  Who asked for it sends it again, to whoever leads the partition by then.  When the
+image has another leader for a marker that is on its way, nobody waits for the old one any longer: it may be
+paused.
 
 An answer that the partition is unknown is no proof that it was deleted, since that broker may be behind; only
 the image is.
@@ -58,7 +59,7 @@ class MarkerQueues:
         self._on_their_way: dict[int, _Sent] = {}
 
     def send(self, place: TopicPartition, end: End) -> "asyncio.Future[None]":
-        """Done when the partition has the marker, and it is safe.  Unavailable if another broker cannot say."""
+        """Done when the partition has the marker, and it is safe; Unavailable if nobody can say that."""
         broker = self._brokers.leader_of(*place)
         if broker == NO_BROKER:
             raise Unavailable(f"{place[0]}-{place[1]} has no leader")

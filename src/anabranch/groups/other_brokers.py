@@ -9,8 +9,9 @@
 Leaders are those of the image, which is what other brokers go by, too.  Whoever is asked and is not the one
 any more says so, and the image will have it soon.
 
-A queue has one request on its way; what comes meanwhile goes out together with the next.  So there are as many
-requests as the other broker answers, however many ask.  After one that failed the queue pauses for a moment.
+A queue has one request on its way; what comes meanwhile goes out together with the next.  So there are as
+many requests as the other broker answers, however many ask.  After one that failed the queue pauses for a
+moment.
 """
 
 import asyncio

@@ -3,9 +3,9 @@
     leader of a partition ─┬─ the coordinator is here:      a look, or a record in its log
                            └─ elsewhere: a queue per broker ─> AddPartitionsToTxn (24, v4)
 
-A partition's leader asks before it opens a transaction: whether the partition is in it (`verify_only`), or that
-it be added.  Questions to the same broker share a request.  Nobody waits longer than `_MOST_S`: the client is
-told to send again, and is not confirmed by silence.
+A partition's leader asks before it opens a transaction: whether the partition is in it (`verify_only`), or
+that it be added.  Questions to the same broker share a request.  Nobody waits longer than `_MOST_S`: without
+an answer the client is told to send again.
 """
 
 import asyncio
@@ -52,10 +52,8 @@ class Participation:
         """Whether `look` can tell."""
         return self._coordinator.is_here(transactional_id)
 
-    def look(
-        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
-    ) -> Codes:
-        """Whether each of `partitions` is in the transaction that the producer has open, where that is here."""
+    def look(self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]) -> Codes:
+        """Whether each of `partitions` is in the transaction that the producer has open, if that is here."""
         return self._coordinator.verify(transactional_id, producer, partitions)
 
     async def verify(
@@ -134,7 +132,9 @@ def _asked(question: _Question) -> dict[str, Any]:
 
 
 def _answer(question: _Question, outer: int, topics: Any) -> None:
-    codes = dict.fromkeys(question.partitions, ErrorCode(outer) if outer else ErrorCode.coordinator_not_available)
+    codes = dict.fromkeys(
+        question.partitions, ErrorCode(outer) if outer else ErrorCode.coordinator_not_available
+    )
     if not outer:
         for topic in topics:
             for part in topic.results_by_partition:

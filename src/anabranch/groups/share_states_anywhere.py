@@ -2,7 +2,7 @@
 
     leader of a partition, coordinator of a group ─┬─ the shard is here:  `share_states`
                                                    └─ elsewhere:  Initialize- (83), Read- (84), Write- (85),
-                                                      DeleteShareGroupState (86), ReadShareGroupStateSummary (87)
+                                                      DeleteShareGroupState (86), and the summary (87)
 
 Whoever asks a coordinator that moves, or does not answer, asks again for `_PATIENCE_S`; a write has the same
 effect however often it comes.  Who has been replaced is told by epochs, as where the shard is here.
@@ -29,6 +29,7 @@ from anabranch.base.errors import (
     Unavailable,
     UnknownTopic,
 )
+from anabranch.base.ids import BrokerId
 from anabranch.client.answers import error_name, kind_of
 from anabranch.client.requests import (
     DELETE_SHARE_GROUP_STATE,
@@ -178,7 +179,7 @@ class ShareStatesAnywhere:
 
     # --- the way
 
-    def _leader(self, key: ShareKey) -> int:
+    def _leader(self, key: ShareKey) -> BrokerId:
         return self._brokers.leader_of(SHARE_STATE_TOPIC, self._kept.shard_of(key))
 
     async def _ask(
@@ -214,7 +215,7 @@ def _request(api: int, key: ShareKey, values: dict[str, Any]) -> Request:
     return Request(api, {"group_id": key.group, "topics": [topic]})
 
 
-def _part(answer: Any, broker: int) -> Any:
+def _part(answer: Any, broker: BrokerId) -> Any:
     """What is said of the one partition that was asked about; what is wrong is raised."""
     part = answer.results[0].partitions[0]
     if part.error_code:

@@ -219,7 +219,7 @@ class TransactionCoordinator:
         await self._runtime.settled(self.shard_of(transactional_id))
 
     def all(self) -> dict[str, Transaction]:
-        """Every transaction of the shards here.  CoordinatorLoading, or -Unreadable, while not all are known."""
+        """Every transaction here.  CoordinatorLoading, or -Unreadable, while not all are known."""
         if not self._loaded.is_set() or self._elected:
             raise CoordinatorLoading("transactions are being read")
         if self._unread:

@@ -108,9 +108,7 @@ class Markers:
         self._is_gone = is_gone
         self.subscriptions: SubscriptionEnds = NoSubscriptions()
 
-    async def write_all(
-        self, prepared: Transaction, writing: Writing, most_s: float = TIMEOUT_S
-    ) -> bool:
+    async def write_all(self, prepared: Transaction, writing: Writing, most_s: float = TIMEOUT_S) -> bool:
         """Write the markers of a transaction that `writing` has not got; whether all are there now.
 
         Those that are on their way when `most_s` is over stay so.  TransactionCoordinatorFenced if another

@@ -1,8 +1,9 @@
 """AddPartitionsToTxn (24): partitions that a transaction is going to write to.
 
 Up to version 3 clients send it, a transaction at a time; from 4 on brokers do, for several at once, and may
-ask only whether the partitions are in it (`verify_only`): `groups/participation`.  If one partition does not exist none is added: the others are
-OPERATION_NOT_ATTEMPTED.  Clients older than v2 know a fence as INVALID_PRODUCER_EPOCH.
+ask only whether the partitions are in it (`verify_only`): `groups/participation`.  If one partition does not
+exist none is added: the others are OPERATION_NOT_ATTEMPTED.  Clients older than v2 know a fence as
+INVALID_PRODUCER_EPOCH.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """WriteTxnMarkers (27): a coordinator elsewhere, or an operator, ends a transaction on partitions.
 
-A coordinator sends it for partitions that it does not lead itself (`groups/marker_queues`), and goes on with the
-transaction when all are acknowledged.  `kafka-transactions abort` sends it for a transaction that hangs: one that is open on a partition and that no coordinator knows of any more.  From version 2 on a
-marker says by which protocol the transaction ended; in the second its epoch is later than what it ends.
+A coordinator sends it for partitions that it does not lead itself (`groups/marker_queues`), and completes the
+transaction when all are acknowledged.  `kafka-transactions abort` sends it for a transaction that hangs: one
+that is open on a partition and that no coordinator knows of any more.  From version 2 on a marker says by
+which protocol the transaction ended; in the second its epoch is later than what it ends.
 """
 
 import asyncio
@@ -17,7 +18,6 @@ from anabranch.records.control import Marker
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
-
 
 _MOST_S = 5.0  # who asks for several is not to wait for one of them all of its time
 
