@@ -297,7 +297,6 @@ async def test_every_broker_names_the_same_coordinators(tmp_path: Path) -> None:
     async with spread(tmp_path, second=False) as here:
         await here.producer.introduce()
         brokers = [Broker(id) for id in BOTH]
-        await here.client.send(ANY, Request(3, {"topics": [], "allow_auto_topic_creation": False}))
         for kind, key, leader in ((1, here.producer.id, FIRST), (0, here.group, SECOND)):
             values = {"key": key, "key_type": kind, "coordinator_keys": [key]}
             answers = [await here.client.send(one, Request(FIND_COORDINATOR, values)) for one in brokers]
