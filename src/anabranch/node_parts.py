@@ -166,18 +166,8 @@ class NodeParts:
             lambda: dynamic.current.groups.share_max_share_sessions, self._share_session_gone
         )
         self.producer_ids = ProducerIds(cluster)
-        self.transactions = transaction_coordinator(
-            cluster,
-            host,
-            clock,
-            lambda: dynamic.current.transactions,
-            self.producer_ids.next,
-            self.groups,
-            self._other_brokers("markers"),
-            chance,
-        )
+        self._coordinate_transactions()
         self.brokers = self._other_brokers("requests")
-        self.participation = Participation(self.transactions, self._other_brokers("transactions"), chance)
         elected = {
             OFFSETS_TOPIC: self.groups.elected,
             STATE_TOPIC: self.transactions.elected,
@@ -202,6 +192,21 @@ class NodeParts:
             brokers=self.brokers,
             handovers=Handovers(lambda *place: self._subscribed.ahead(*place), host.partition, clock),
             threads=self.threads,
+        )
+
+    def _coordinate_transactions(self) -> None:
+        self.transactions = transaction_coordinator(
+            self.cluster,
+            self.host,
+            self.clock,
+            lambda: self.dynamic.current.transactions,
+            self.producer_ids.next,
+            self.groups,
+            self._other_brokers("markers"),
+            self._random,
+        )
+        self.participation = Participation(
+            self.transactions, self._other_brokers("transactions"), self._random
         )
 
     def _share_session_gone(self, group: str, member: str) -> None:

@@ -1,8 +1,9 @@
 """Leaders move between two nodes under load, acks=all: nothing acknowledged is lost, twice, or out of order.
 
-Idempotent producers write with several requests on their way, a transactional one commits and aborts, readers
-read to the high watermark and to the last stable offset.  Meanwhile leaders are elected to and fro, some with
-nobody in between, and the nodes lose each other for a moment.  A seed chooses; the times are the machine's.
+Idempotent producers write with several requests on their way, transactional ones commit and abort, over the
+wire and at the leader itself, readers read to the high watermark and to the last stable offset.  Meanwhile
+leaders are elected to and fro, some with nobody in between, and the nodes lose each other for a moment.  A
+seed chooses; the times are the machine's.
 
 ANABRANCH_SOAK=1 has 500 moves, which take half a minute; ANABRANCH_SEED is another seed.
 """

@@ -5,9 +5,11 @@ the other, and the group whose offsets are committed, are on the second.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -40,6 +42,9 @@ SETTINGS = {
     "offsets_topic_num_partitions": "4",
     "offsets_topic_replication_factor": "2",
 }
+SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
+MOVES = 400 if SOAK else 40
+SEED = int(os.environ.get("ANABRANCH_SEED", "15"))
 PROTOCOLS = pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
 
 
@@ -225,6 +230,67 @@ async def test_whoever_leads_the_coordinators_shard_ends_it(
         await producer.end(commit=True)
         await here.decided(FAR)
         assert here.seen(FAR) == [*expected[1], "next"]
+
+
+@pytest.mark.parametrize("seed", [SEED])
+async def test_transactions_are_whole_while_everything_moves(tmp_path: Path, seed: int) -> None:
+    """Partitions, the coordinators of both and of groups; a transaction is there as a whole or not at all."""
+    chance = Random(seed)
+    async with spread(tmp_path, second=False) as here:
+        clients = [here.nodes.client("c") for _ in range(4)]
+        works = [Work(WireProducer(client, f"p{n}", second=n % 2 == 1)) for n, client in enumerate(clients)]
+        tasks = [asyncio.create_task(work.run()) for work in works]
+        shards = [partition_for(work.producer.id, 4) for work in works]
+        places = [(name, shard) for name in (TRANSACTIONS_TOPIC, GROUPS_TOPIC) for shard in shards]
+        places += [(ORDERS, 0), (ORDERS, 1)]
+        try:
+            for _ in range(MOVES):
+                name, index = chance.choice(places)
+                leader = here.nodes.state(name, index).leader
+                await here.nodes.elect(name, index, FIRST if leader == SECOND else SECOND)
+                ended = sum(work.ended for work in works)
+                if chance.random() < 0.5:
+                    await until(lambda ended=ended: sum(work.ended for work in works) > ended)
+            for work in works:
+                work.is_over = True
+            await asyncio.wait_for(asyncio.gather(*tasks), 120)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for client in clients:
+                client.close()
+        await here.decided(NEAR, FAR)
+        for work in works:
+            for place in (NEAR, FAR):
+                mine = [value for value in here.seen(place) if value.startswith(f"{work.producer.id}.")]
+                assert mine == work.committed
+            assert await committed_offset(here.client, work.producer.id, NEAR) == work.offset
+
+
+class Work:
+    """Transactions over both partitions and a group, every third aborted, until it is over."""
+
+    def __init__(self, producer: WireProducer) -> None:
+        self.producer = producer
+        self.is_over = False
+        self.ended = 0
+        self.committed: list[str] = []
+        self.offset = -1
+
+    async def run(self) -> None:
+        producer = self.producer
+        await producer.introduce()
+        while not self.is_over:
+            number = self.ended
+            value, commit = f"{producer.id}.{number}", number % 3 != 2
+            for place in (NEAR, FAR):
+                await producer.write(place, value)
+            await producer.commit_offset(producer.id, NEAR, number)
+            await producer.end(commit=commit)
+            self.ended += 1
+            if commit:
+                self.committed.append(value)
+                self.offset = number
 
 
 @PROTOCOLS
