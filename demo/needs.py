@@ -22,7 +22,7 @@ _PACKAGES = {
 
 def missing() -> list[str]:
     """A line for each thing that is missing, with what to do about it; none if all is there."""
-    from anabranch.spark.java import find_java  # needs nothing of Spark
+    from anabranch.base.java import find_java  # needs nothing of Spark
 
     absent = {wanted for name, wanted in _PACKAGES.items() if importlib.util.find_spec(name) is None}
     lines = [f"packages are missing: pip install {wanted}" for wanted in sorted(absent)]

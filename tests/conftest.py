@@ -15,6 +15,7 @@ from xdist.remote import Producer
 
 from tests.support import schedule
 from tests.support.java import make_short_lived
+from tests.support.zookeeper import zookeeper  # noqa: F401  a fixture
 
 os.environ["ANABRANCH_STRICT"] = "1"  # before anything imports the encoder, which decides by it
 make_short_lived(os.environ)

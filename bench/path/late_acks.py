@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from anabranch.cli import standalone  # noqa: E402
+from anabranch.cli import serving  # noqa: E402
 from anabranch.cli.main import main  # noqa: E402
 from anabranch.node import Node  # noqa: E402
 from tests.support.acknowledgements import Follower  # noqa: E402
@@ -34,5 +34,5 @@ class LateNode(Node):
 
 if __name__ == "__main__":
     LateNode.delay_s = float(sys.argv[1]) / 1000
-    setattr(standalone, "Node", LateNode)  # noqa: B010  a class, which mypy would not have assigned
+    setattr(serving, "Node", LateNode)  # noqa: B010  a class, which mypy would not have assigned
     sys.exit(main(sys.argv[3:]))

@@ -12,14 +12,20 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+from anabranch import __version__
 from anabranch.admin.listener import HttpListener
 from anabranch.admin.services import AdminServices
+from anabranch.base.ids import id_text
 from anabranch.base.world import real_world
+from anabranch.client.destinations import Address
+from anabranch.cluster.identity import random_id
 from anabranch.meta.image import BrokerImage, appearance
-from anabranch.node_parts import NodeParts, NodeWorld, embedded_store
+from anabranch.node_parts import NodeParts, NodeWorld, embedded_store, store_of
 from anabranch.partition.folders import DataFolderLock
+from anabranch.partition.instances import begin_instance
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_pulsar import NO_PORT
+from anabranch.server.config_sections import Endpoint
 from anabranch.server.kafka.registry import load_apis
 from anabranch.server.listener import KafkaListener
 from anabranch.server.pulsar.listener import PulsarListener
@@ -32,9 +38,9 @@ log = logging.getLogger(__name__)
 _GRACE_S = 5.0
 
 
-def this_machine() -> NodeWorld:
-    """The world of a node in production."""
-    return real_world(embedded_store)
+def this_machine(config: BrokerConfig | None = None) -> NodeWorld:
+    """The world of a node in production that is told this; of one that is alone if it is not given."""
+    return real_world(embedded_store if config is None else store_of(config.node))
 
 
 class Node:
@@ -42,10 +48,17 @@ class Node:
         self._config = config
         self._world = world
         self._tasks: list[asyncio.Task[None]] = []
+        self._listeners: list[KafkaListener] = []
+        self._internal: Address | None = None
         self._pulsar: PulsarListener | None = None
         self._http: HttpListener | None = None
-        self.addresses: dict[str, str] = {}
+        self._reached: dict[str, Address] = {}
         self.failed: asyncio.Future[None] | None = None
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where clients are told to connect, by protocol."""
+        return {protocol: str(address) for protocol, address in self._reached.items()}
 
     async def start(self) -> None:
         """Bring the broker up.  It serves when this returns; nothing is left behind if it raises."""
@@ -62,7 +75,10 @@ class Node:
             await self._listen(reception, undo)
             await self._listen_for_pulsar(reception, undo)
             await self._listen_for_http(undo)
-            sweeps = [listener.sweep() for listener in (self._listener, self._pulsar) if listener is not None]
+            await self._register()
+            sweeps = [
+                listener.sweep() for listener in (*self._listeners, self._pulsar) if listener is not None
+            ]
             for work in (*sweeps, *parts.work()):
                 self._run(work)
             self._maintain_tables()
@@ -82,16 +98,41 @@ class Node:
             self._run(supervisor.run())
 
     async def _listen(self, reception: Reception, undo: AsyncExitStack) -> None:
-        """Open the port for Kafka's clients and tell the cluster about it."""
-        node, sockets = self._config.node, self._config.sockets
-        self._listener = KafkaListener(load_apis(), self.parts.services, reception)
-        host, port = await self._listener.open(self._world.network, sockets.bind.host, sockets.bind.port)
-        undo.push_async_callback(self._listener.close, 0)
-        told = sockets.advertised
-        if told is not None:
-            host, port = told.host, told.port or port
-        await self.parts.cluster.register_broker(BrokerImage(node.node_id, host, port, node.rack))
-        self.addresses = {"kafka": f"{host}:{port}"}
+        """Open the port for Kafka's clients, and that for brokers if they have one."""
+        sockets = self._config.sockets
+        self._reached["kafka"] = await self._open(sockets.bind, sockets.advertised, reception, undo)
+        if sockets.internal_bind is not None:
+            told = sockets.internal_advertised
+            self._internal = await self._open(sockets.internal_bind, told, reception, undo)
+
+    async def _open(
+        self, bind: Endpoint, told: Endpoint | None, reception: Reception, undo: AsyncExitStack
+    ) -> Address:
+        """Listen for Kafka's protocol; where others are told to connect."""
+        listener = KafkaListener(load_apis(), self.parts.services, reception)
+        host, port = await listener.open(self._world.network, *bind)
+        self._listeners.append(listener)
+        undo.push_async_callback(listener.close, 0)
+        return Address(host, port) if told is None else Address(told.host, told.port or port)
+
+    async def _register(self) -> None:
+        """Tell the cluster where this broker is found, now that all its ports are open."""
+        node, parts = self._config.node, self.parts
+        instance = id_text(random_id(self._world.random))
+        former = begin_instance(parts.disk, node.data_dir, instance)
+        told = BrokerImage(
+            node.node_id,
+            *self._reached["kafka"],
+            rack=node.rack,
+            internal=self._internal,
+            pulsar=self._reached.get("pulsar"),
+            http=self._reached.get("http"),
+            host_id=node.host_id,
+            version=__version__,
+            instance=instance,
+            directory=parts.folder.directory_id,
+        )
+        await parts.cluster.register_broker(told, former)
 
     async def _listen_for_pulsar(self, reception: Reception, undo: AsyncExitStack) -> None:
         told = self._config.pulsar
@@ -102,8 +143,8 @@ class Node:
         bind = told.bind_address or self._config.sockets.bind.host
         _, port = await listener.open(self._world.network, bind, told.broker_service_port)
         undo.push_async_callback(listener.close, 0)
-        self.addresses["pulsar"] = self._reached_at(port)
-        offered.service_url = f"pulsar://{self.addresses['pulsar']}"
+        self._reached["pulsar"] = self._reached_at(port)
+        offered.service_url = f"pulsar://{self._reached['pulsar']}"
 
     async def _listen_for_http(self, undo: AsyncExitStack) -> None:
         told, parts = self._config.pulsar, self.parts
@@ -114,13 +155,12 @@ class Node:
         bind = told.bind_address or self._config.sockets.bind.host
         _, port = await listener.open(bind, told.web_service_port)
         undo.push_async_callback(listener.close)
-        self.addresses["http"] = self._reached_at(port)
-        offered.web_url = f"http://{self.addresses['http']}"
+        self._reached["http"] = self._reached_at(port)
+        offered.web_url = f"http://{self._reached['http']}"
 
-    def _reached_at(self, port: int) -> str:
+    def _reached_at(self, port: int) -> Address:
         """Where Pulsar clients are told to find a port."""
-        host = self._config.pulsar.advertised_address or self.addresses["kafka"].rpartition(":")[0]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return Address(self._config.pulsar.advertised_address or self._reached["kafka"].host, port)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Supervise a task for as long as the node lives: if it dies, so does the node."""
@@ -141,7 +181,7 @@ class Node:
             await self._http.close(_GRACE_S)
         if self._pulsar is not None:
             await self._pulsar.close(_GRACE_S)
-        await self._listener.close(_GRACE_S)
+        await asyncio.gather(*(listener.close(_GRACE_S) for listener in self._listeners))
         await self.parts.quiesce()
         for task in self._tasks:
             task.cancel()

@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
 from anabranch.base.ids import BrokerId, id_text
-from anabranch.base.world import World
+from anabranch.base.world import OpenStore, World
 from anabranch.client.aio import AsyncClient
 from anabranch.client.destinations import Address
 from anabranch.client.settings import Settings
@@ -39,6 +39,7 @@ from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.log.cleaner import run_worker
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import appearance
+from anabranch.meta.moved import METADATA, check_not_moved
 from anabranch.meta.store import MetadataStore
 from anabranch.partition.fetcher import Followers
 from anabranch.partition.fetcher import Surroundings as Followed
@@ -48,6 +49,7 @@ from anabranch.partition.meta_properties import MetaProperties, check_broker, cl
 from anabranch.partition.upkeep import Upkeep
 from anabranch.schemas.subject_store import SubjectStore
 from anabranch.server.config import BrokerConfig, DynamicConfig
+from anabranch.server.config_sections import NodeConfig
 from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.handover import Handovers
 from anabranch.server.producer_ids import ProducerIds
@@ -68,7 +70,22 @@ NodeWorld = World[MetadataStore]
 
 
 async def embedded_store(data: Path, disk: Disk, executors: Executors) -> MetadataStore:
-    return EmbeddedStore.open(data / "metadata", disk, executors)
+    check_not_moved(disk, data)
+    return EmbeddedStore.open(data / METADATA, disk, executors)
+
+
+def store_of(node: NodeConfig) -> OpenStore[MetadataStore]:
+    """ZooKeeper if the node is told of one, else its own."""
+    hosts = node.zookeeper_connect
+    if hosts is None:
+        return embedded_store
+
+    async def zookeeper_store(data: Path, disk: Disk, executors: Executors) -> MetadataStore:
+        from anabranch.meta.zookeeper import ZooKeeperStore  # its library takes long to load
+
+        return await ZooKeeperStore.connect(hosts, node.session_timeout_ms, executors=executors)
+
+    return zookeeper_store
 
 
 class NodeParts:
@@ -112,7 +129,7 @@ class NodeParts:
         )
         directory = id_text(random_id(self._random))
         mine = MetaProperties(cluster.image.cluster_id, config.node.node_id, directory)
-        claim_data_folder(self.disk, data, mine)
+        self.folder = claim_data_folder(self.disk, data, mine)
         syncing = dynamic.current.upkeep.recovery_threads_per_data_dir
         self.host = PartitionHost(self.disk, self.clock, data, config.node.node_id, self._pools, syncing)
         self.host.translations.fits_bytes = lambda: dynamic.current.policies.max_message_bytes
@@ -304,7 +321,7 @@ def _nobody(index: int) -> None:
 
 def _address_of(cluster: Cluster, broker: BrokerId) -> Address | None:
     found = cluster.image.brokers.get(broker)
-    return None if found is None else Address(found.host, found.port)
+    return None if found is None else found.for_brokers
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

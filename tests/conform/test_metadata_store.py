@@ -1,6 +1,7 @@
 """Metadata stores: what every one does.  A new implementation is one more parameter of `opener`."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from anabranch.meta.store import (
     Versioned,
 )
 from tests.support.metadata import content, contents
+from tests.support.zookeeper import ZooKeeperServer
 
 Connect = Callable[[MetadataStore | None], Awaitable[MetadataStore]]
 
@@ -58,9 +60,23 @@ def embedded(folder: Path) -> Opener:
     return Opener(connect)
 
 
-@pytest.fixture(params=[embedded], ids=lambda make: make.__name__)
+def over_zookeeper(server: ZooKeeperServer) -> Opener:
+    hosts = server.chroot()
+
+    async def connect(other: MetadataStore | None) -> MetadataStore:
+        from anabranch.meta.zookeeper import ZooKeeperStore
+
+        return await ZooKeeperStore.connect(hosts, session_timeout_ms=30_000)
+
+    return Opener(connect)
+
+
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.jvm)])
 async def opener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
-    opener: Opener = request.param(tmp_path)
+    if request.param == "embedded":
+        opener = embedded(tmp_path)
+    else:
+        opener = over_zookeeper(request.getfixturevalue("zookeeper"))
     yield opener
     await opener.close()
 
@@ -509,10 +525,12 @@ async def test_a_session_that_is_over_is_of_no_more_use(opener: Opener) -> None:
     stop = one.session.subscribe(lambda state: pytest.fail("stopped"))
     stop()
     await one.watch("/", heard.append)
+    assert one.session.certain_until > time.monotonic()
     await one.close()
     await one.close()
     assert states == [SessionState.EXPIRED]
     assert one.session.is_expired
+    assert one.session.certain_until < time.monotonic()
     await other.put("/a", b"")
     await settled()
     assert heard == []

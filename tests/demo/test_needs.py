@@ -4,8 +4,8 @@ import importlib.util
 
 import pytest
 
+from anabranch.base import java
 from anabranch.base.errors import Invalid
-from anabranch.spark import java
 from demo import needs
 
 

@@ -8,17 +8,7 @@ import pytest
 
 from tests.spark.conftest import Topics
 from tests.spark.jobs import run_job
-
-
-def folder_without_java(folder: Path) -> Path:
-    """Everything that is on the PATH but `java`, which may lie among things that Spark's scripts need."""
-    for entry in reversed(os.environ["PATH"].split(os.pathsep)):
-        for program in Path(entry).glob("*") if Path(entry).is_dir() else ():
-            if program.name != "java":
-                link = folder / program.name
-                link.unlink(missing_ok=True)
-                link.symlink_to(program)
-    return folder
+from tests.support.java import folder_without_java
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links")

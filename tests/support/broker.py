@@ -37,7 +37,7 @@ class BrokerFailed(Exception):
     """The broker did not start, or did not stop when told to.  Has the end of its log."""
 
 
-def _hold_port(holder: object, port: int = 0) -> int:
+def hold_port(holder: object, port: int = 0) -> int:
     """A port that is the holder's: any that is free, or `port`.
 
     A socket that is bound and does not listen: the kernel gives the port to nobody who asks for any, and the
@@ -67,8 +67,8 @@ class BrokerProcess:
         self._settings = dict(settings or {})
         self._wrapper = wrapper
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = _hold_port(self, port)
-        self._pulsar_port, self._http_port = _hold_port(self), _hold_port(self)
+        self._port = hold_port(self, port)
+        self._pulsar_port, self._http_port = hold_port(self), hold_port(self)
         self.pid = 0
         self.bootstrap = f"127.0.0.1:{port}" if port else ""
         self.pulsar = ""

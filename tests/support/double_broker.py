@@ -28,7 +28,7 @@ if __name__ == "__main__":
 
 from anabranch.base.errors import UnknownTopic  # noqa: E402
 from anabranch.base.ids import TopicName  # noqa: E402
-from anabranch.cli import standalone  # noqa: E402
+from anabranch.cli import serving  # noqa: E402
 from anabranch.cli.main import main  # noqa: E402
 from anabranch.meta.image import NO_BROKER  # noqa: E402
 from anabranch.node import Node  # noqa: E402
@@ -117,6 +117,6 @@ class DoubleNode(Node):
 if __name__ == "__main__":
     DoubleNode.ack_s, DoubleNode.move_s = float(sys.argv[1]) / 1000, float(sys.argv[2])
     DoubleNode.seed = int(sys.argv[3])
-    setattr(standalone, "Node", DoubleNode)  # noqa: B010  a class, which mypy would not have assigned
+    setattr(serving, "Node", DoubleNode)  # noqa: B010  a class, which mypy would not have assigned
     command, *arguments = sys.argv[5:]
     sys.exit(main([command, "--set", "brokerDeduplicationEnabled=true", *arguments]))

@@ -2,6 +2,7 @@
 
     one worker        the files that share a Spark session, whose JVM starts once; then some with their own
     another worker    the other files that start JVMs, one after the other
+    another one       the files that share a ZooKeeper server, which is a small JVM that mostly waits
     the others        what mostly waits (real clients and processes), the longest first; then what computes
 
 A JVM takes a processor for a quarter of a minute before it does anything, so no more than these two run at a
@@ -45,6 +46,15 @@ JAVA = {
 }
 """All that starts a JVM, in two groups that take about as long."""
 
+ON_ZOOKEEPER = (
+    "tests/conform/test_metadata_store.py",
+    "tests/system/test_zookeeper_store.py",
+    "tests/system/test_zookeeper_command.py",
+    "tests/system/test_cluster_broker.py",
+    "tests/system/test_cluster_up.py",
+)
+"""Whatever uses the fixture `zookeeper`: one server for all.  Its tests are marked `jvm` one by one."""
+
 LONGEST = (
     "tests/compat/test_groups.py",
     "tests/system/test_kill.py",
@@ -72,7 +82,8 @@ WAITING = ("tests/compat/", "tests/system/", "tests/spark/", "tests/pipelines/",
 
 MORE_THAN_PROCESSORS = 3
 
-_GROUPS = {file: group for group, files in JAVA.items() for file in files}
+_JAVA = {file: group for group, files in JAVA.items() for file in files}
+_GROUPS = _JAVA | dict.fromkeys(ON_ZOOKEEPER, "ZooKeeper's")
 _PLACES = dict(zip((*_GROUPS, *LONGEST), count(), strict=False))
 
 
@@ -81,7 +92,7 @@ def file_of(nodeid: str) -> str:
 
 
 def needs_java(nodeid: str) -> bool:
-    return file_of(nodeid) in _GROUPS
+    return file_of(nodeid) in _JAVA
 
 
 def place(nodeid: str) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from anabranch.spark.java import with_java
+from anabranch.base.java import with_java
 from tests.support.java import SHORT_LIVED
 from tests.support.process_session import ProcessSession, Served
 

@@ -9,6 +9,7 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/operations.md",
+    "docs/cluster.md",
     "docs/pulsar.md",
     "docs/crossing.md",
     "docs/schemas.md",

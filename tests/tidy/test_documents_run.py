@@ -19,6 +19,7 @@ import pytest
 from tests.tidy.documents import PAGES, blocks, commands
 
 STANDALONE = "anabranch standalone"
+CLUSTER = "anabranch cluster up"  # with --detach, in the default folder
 ELSEWHERE = ("make ", "pip ")  # set-up, and this very test
 TRIED = [page for page in PAGES if any(command.startswith("anabranch") for command in commands(page))]
 WRITTEN = {"kafka": "127.0.0.1:9092", "pulsar": "127.0.0.1:6650", "http": "127.0.0.1:8080"}
@@ -49,6 +50,8 @@ class Shell:
         if command.startswith(STANDALONE):
             self._start(command.removesuffix("&").split())
             return
+        if command.startswith(CLUSTER):
+            command += " --kafka-port 0"
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", self._addressed(command)],
             cwd=self.folder,
@@ -58,6 +61,8 @@ class Shell:
             timeout=180,
         )
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        if command.startswith(CLUSTER):
+            self._serve(self.folder / "anabranch-cluster" / "ready.json")
 
     def python(self, program: str) -> None:
         if self._session is None:
@@ -91,12 +96,17 @@ class Shell:
             assert process.poll() is None, f"{words} ended with {process.returncode}"
             assert time.monotonic() < deadline, f"{words} does not serve"
             time.sleep(0.02)
+        self._serve(ready)
+
+    def _serve(self, ready: Path) -> None:
         self._served = json.loads(ready.read_text())
         for name, variable in VARIABLES.items():
             self._environment[variable] = self._served[name]
 
     def stop(self) -> None:
         ended = []
+        if (self.folder / "anabranch-cluster" / "ready.json").exists():  # the page failed before its end
+            subprocess.run(["anabranch", "cluster", "down"], cwd=self.folder, env=self._environment)
         if self._session is not None:
             self._session.communicate(timeout=90)
             ended.append(self._session.returncode)

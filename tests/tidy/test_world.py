@@ -26,6 +26,11 @@ EXCEPTIONS = {
     "log/compaction_keys.py": ({"urandom"}, "the worker's: nobody may guess it, and nothing depends on it"),
     "log/compaction_worker.py": ({"DirectDisk", "threading", "time"}, "a process of its own"),
     "meta/embedded.py": ({"thread_pool"}, "for who opens a store alone; a node says which"),
+    "meta/zookeeper.py": ({"thread_pool"}, "for who opens a store alone; a node says which"),
+    "meta/zookeeper_kazoo.py": (
+        {"create_connection", "time"},
+        "runs on threads and sockets of kazoo's own; a simulation has another store",
+    ),
     "node.py": ({"real_world"}, "the world of a node in production is made here"),
     "schemas/protobuf.py": (
         {"subprocess"},

@@ -1,4 +1,4 @@
-"""Every command but `standalone`, put together.
+"""Every command but those that are a broker, put together.
 
 A command module defines functions; this is where they get their place and their order in `--help`.
 """
@@ -10,6 +10,7 @@ import typer
 
 from anabranch import __version__
 from anabranch.cli import (
+    cluster,
     consume,
     dump_command,
     group,
@@ -66,6 +67,31 @@ def _standalone(context: typer.Context) -> None:
     raise typer.Exit(standalone.run(context.args, time.monotonic()))
 
 
+@app.command(
+    "broker",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def _broker(context: typer.Context) -> None:
+    """Run one broker of a cluster until it is told to stop."""
+    from anabranch.cli import broker
+
+    raise typer.Exit(broker.run(context.args, time.monotonic()))
+
+
+@app.command(
+    "zookeeper",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def _zookeeper(context: typer.Context) -> None:
+    """Run a ZooKeeper server, for a cluster's metadata, until it is told to stop."""
+    from anabranch.cli import zookeeper
+
+    raise typer.Exit(zookeeper.run(context.args, time.monotonic()))
+
+
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

@@ -1,10 +1,12 @@
 """The `anabranch` command.
 
-`standalone` has half a second from its first import to its first answer, so it is dispatched here,
+`standalone` has half a second from its first import to its first answer, so brokers are dispatched here,
 before anything heavy is imported: the library that parses the other commands' options costs as much
 as the rest of Python's start.  Everything else goes through `cli/app.py`.
 
     anabranch standalone ...   -> cli/standalone.py
+    anabranch broker ...       -> cli/broker.py
+    anabranch zookeeper ...    -> cli/zookeeper.py
     anabranch --version        -> here
     anabranch <the rest>       -> cli/app.py
 
@@ -44,13 +46,20 @@ def _dispatch(arguments: list[str]) -> int:
         from anabranch.cli import standalone
 
         return standalone.run(arguments[1:], _STARTED)
+    if arguments[:1] == ["broker"]:
+        from anabranch.cli import broker
+
+        return broker.run(arguments[1:], _STARTED)
+    if arguments[:1] == ["zookeeper"]:
+        from anabranch.cli import zookeeper
+
+        return zookeeper.run(arguments[1:], _STARTED)
     if arguments in (["--version"], ["-V"]):
         print(f"anabranch {__version__}")
         return 0
     if arguments and not _HELP.intersection(arguments):
-        os.environ.setdefault(
-            "TYPER_USE_RICH", "0"
-        )  # loading what draws help takes longer than most commands
+        # Loading what draws help takes longer than most commands.
+        os.environ.setdefault("TYPER_USE_RICH", "0")
     from anabranch.cli import app
 
     return app.run(arguments)

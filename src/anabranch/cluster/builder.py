@@ -37,6 +37,7 @@ from anabranch.meta.documents import (
 )
 from anabranch.meta.image import (
     NO_BROKER,
+    NO_EPOCH,
     NO_NUMBERS,
     NOTHING,
     BrokerImage,
@@ -76,21 +77,21 @@ class ImageBuilder:
         changes.sort(key=lambda change: change.after is not None)
         return ImageChange(self._before, image, changes)
 
-    def apply(self, path: str, data: bytes | None) -> None:
-        """The node at `path` holds `data`, or is gone."""
+    def apply(self, path: str, data: bytes | None, czxid: int = NO_EPOCH) -> None:
+        """The node at `path` holds `data`, since it was made at `czxid`, or is gone."""
         try:
-            self._apply(path, data)
+            self._apply(path, data, czxid)
         except ValueError as error:
             raise Corrupt(f"metadata node {path} has a name that no document of ours has") from error
 
-    def _apply(self, path: str, data: bytes | None) -> None:
+    def _apply(self, path: str, data: bytes | None, czxid: int) -> None:
         match path.split("/")[1:]:
             case ["topics", tenant, namespace, local]:
                 self._topic(TopicName(*map(text_of, (tenant, namespace, local))), path, data)
             case ["partitions", page]:
                 self._partition_states(*paths.partition_states_page(page), path, data)
             case ["brokers", id]:
-                self._broker(BrokerId(int(id)), path, data)
+                self._broker(BrokerId(int(id)), path, data, czxid)
             case ["controller"]:
                 self._controller(path, data)
             case ["config", "brokers", id]:
@@ -145,12 +146,9 @@ class ImageBuilder:
         self._set("topics_by_kafka_name", after.name.kafka, after)
         self._set_topic(after.id, after)
 
-    def _broker(self, id: BrokerId, path: str, data: bytes | None) -> None:
-        if data is None:
-            self._set("brokers", id, None)
-            return
-        document = decode(data, BrokerDocument, path)
-        self._set("brokers", id, BrokerImage(id, document.host, document.port, document.rack))
+    def _broker(self, id: BrokerId, path: str, data: bytes | None, czxid: int) -> None:
+        registered = None if data is None else broker_image(id, decode(data, BrokerDocument, path), czxid)
+        self._set("brokers", id, registered)
 
     def _controller(self, path: str, data: bytes | None) -> None:
         id = NO_BROKER if data is None else decode(data, ControllerDocument, path).broker
@@ -190,6 +188,10 @@ class ImageBuilder:
     def _replace(self, name: str, value: object) -> None:
         if value != self._changed.get(name, getattr(self._before, name)):
             self._changed[name] = value
+
+
+def broker_image(id: BrokerId, document: BrokerDocument, epoch: int) -> BrokerImage:
+    return BrokerImage(id=id, epoch=epoch, **msgspec.structs.asdict(document))
 
 
 def states_of(

@@ -13,7 +13,7 @@ Subscribers are called on the event loop as (old, new) and must not raise.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from random import Random
 from uuid import UUID
@@ -30,6 +30,7 @@ from anabranch.cluster.controller import Controller
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.image_watcher import ImageWatcher, Subscriber
 from anabranch.cluster.non_persistent import NonPersistentTopics
+from anabranch.cluster.registration import Registration
 from anabranch.cluster.tenants import Tenants, found_namespaces
 from anabranch.cluster.topics import (
     NewTopic,
@@ -40,7 +41,6 @@ from anabranch.cluster.topics import (
 )
 from anabranch.meta import paths
 from anabranch.meta.documents import (
-    BrokerDocument,
     ClusterDocument,
     ConfigDocument,
     ProducerIdsDocument,
@@ -79,6 +79,7 @@ class Cluster:
         self._defaults = defaults
         self._validate_topic_config = validate_topic_config
         self._turns = Turns()
+        self.registration = Registration(store, watcher, chance)
         self.controller = Controller(store, watcher, node_id)
         self.tenants = Tenants(store, watcher, self._turns)
         self.non_persistent = NonPersistentTopics(store, watcher, clock, self.tenants, self._turns)
@@ -117,7 +118,7 @@ class Cluster:
 
     async def run(self) -> None:
         """Follow what other nodes change, for ever.  Belongs in the node's task group."""
-        await asyncio.gather(self._watcher.run(), self.controller.run())
+        await asyncio.gather(self._watcher.run(), self.registration.run(), self.controller.run())
 
     # --- topics
 
@@ -251,15 +252,9 @@ class Cluster:
 
     # --- brokers and producers
 
-    async def register_broker(self, broker: BrokerImage) -> None:
-        """Tell the cluster where this broker listens.  Exists if another process has its id."""
-        path = paths.broker(broker.id)
-        document = BrokerDocument(broker.host, broker.port, broker.rack)
-        try:
-            await self._store.create(path, encode(document), ephemeral=True)
-        except Exists:
-            raise Exists(f"broker id {broker.id} is in use by another process; set another node.id") from None
-        await self._watcher.refresh(path)
+    async def register_broker(self, broker: BrokerImage, former: Collection[str] = ()) -> None:
+        """As `Registration.register`."""
+        await self.registration.register(broker, former)
 
     async def allocate_producer_ids(self) -> range:
         """Producer ids that nobody has had or will get, whatever crashes."""

@@ -54,7 +54,7 @@ class Controller:
     async def claim(self) -> None:
         """Become the controller if there is none."""
         document = encode(ControllerDocument(self._node_id))
-        while await self._store.get(paths.CONTROLLER) is None:
+        while (there := await self._store.get(paths.CONTROLLER)) is None:
             last = await self._store.get(paths.CONTROLLER_EPOCH)
             version = MUST_NOT_EXIST if last is None else last.version
             try:
@@ -68,6 +68,15 @@ class Controller:
                 continue  # another broker was first, and may be gone again
             self.epoch = version + 1
             log.info("broker %d is the controller, at epoch %d", self._node_id, self.epoch)
+        if self.epoch is None and there.owner == self._store.session.id:
+            await self._find_epoch(document)
+
+    async def _find_epoch(self, document: bytes) -> None:
+        """This session has made the node, though the answer did not come."""
+        last = await self._store.get(paths.CONTROLLER_EPOCH)
+        if last is not None and last.data == document:
+            self.epoch = last.version
+            log.info("broker %d is the controller after all, at epoch %d", self._node_id, self.epoch)
 
     async def run(self) -> None:
         """Stand in for a controller that is gone, for ever."""

@@ -7,15 +7,22 @@ The store says which paths changed; the watcher reads them and swaps the image.
 Events and a node's own writes come the same way in, and reading happens one sweep at a time, so the
 image can only move forward.  `refresh` makes sure the image shows what a writer has just written,
 before the writer answers its client; `run` is the background task that sweeps up what others wrote.
+
+    event MISSED  ──> scan everything, take out what is gone ──> swap, tell
+
+While the store is away the image stays as it is, and `run` tries again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from anabranch.base.errors import Unavailable
 from anabranch.cluster.builder import ImageBuilder
 from anabranch.meta import paths
 from anabranch.meta.image import ClusterImage, ImageChange
-from anabranch.meta.store import Event, MetadataStore
+from anabranch.meta.store import Event, EventKind, MetadataStore
+
+_READ_AGAIN_S = 0.2
 
 Subscriber = Callable[[ImageChange], None]
 
@@ -26,6 +33,8 @@ class ImageWatcher:
         self._store = store
         self._subscribers: list[Subscriber] = []
         self._unread: dict[str, None] = {}  # paths, in the order in which they changed
+        self._has_missed = False  # what changed, nobody can say
+        self._known: set[str] = set()  # paths that have a document
         self._sweeping = asyncio.Lock()
         self._work = asyncio.Event()
 
@@ -33,8 +42,7 @@ class ImageWatcher:
         """Watch, then read everything, so that nothing falls between."""
         await self._store.watch(paths.ROOT, self._changed)
         builder = ImageBuilder(self.image)
-        for path, value in await self._store.scan(paths.ROOT):
-            builder.apply(path, value.data)
+        await self._read_all(builder)
         self.image = builder.build()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
@@ -50,29 +58,62 @@ class ImageWatcher:
     async def run(self) -> None:
         while True:
             await self._work.wait()
-            await self._sweep()
+            try:
+                await self._sweep()
+            except Unavailable:  # the session's log says why
+                await asyncio.sleep(_READ_AGAIN_S)
+
+    async def reread(self) -> None:
+        """Return once the image shows all that is there: there may have been changes without events."""
+        self._has_missed = True
+        await self._sweep()
 
     def _changed(self, event: Event) -> None:
-        self._unread[event.path] = None
+        if event.kind is EventKind.MISSED:
+            self._has_missed = True
+        else:
+            self._unread[event.path] = None
         self._work.set()
 
     async def _sweep(self) -> None:
         async with self._sweeping:
             self._work.clear()
             changed, self._unread = self._unread, {}
-            if not changed:
+            has_missed, self._has_missed = self._has_missed, False
+            if not changed and not has_missed:
                 return
             builder = ImageBuilder(self.image)
             try:
-                for path in changed:
-                    value = await self._store.get(path)
-                    builder.apply(path, None if value is None else value.data)
+                if has_missed:
+                    await self._read_all(builder)
+                else:
+                    await self._read(builder, changed)
             except BaseException:
                 self._unread = changed | self._unread  # cancelled, or the store is away: not seen yet
+                self._has_missed |= has_missed
                 self._work.set()
                 raise
             if builder.changed:
                 self._swap(builder.change())
+
+    async def _read(self, builder: ImageBuilder, changed: Iterable[str]) -> None:
+        for path in changed:
+            value = await self._store.get(path)
+            if value is None:
+                builder.apply(path, None)
+                self._known.discard(path)
+            else:
+                builder.apply(path, value.data, value.czxid)
+                self._known.add(path)
+
+    async def _read_all(self, builder: ImageBuilder) -> None:
+        found = await self._store.scan(paths.ROOT)
+        there = {path for path, _ in found}
+        for path in self._known - there:
+            builder.apply(path, None)
+        for path, value in found:
+            builder.apply(path, value.data, value.czxid)
+        self._known = there
 
     def _swap(self, change: ImageChange) -> None:
         self.image = change.new

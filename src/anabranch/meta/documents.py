@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from anabranch.base.errors import Corrupt
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId
+from anabranch.client.destinations import Address
 from anabranch.meta.policies import TopicPolicies
 
 Document = TypeVar("Document", bound=msgspec.Struct)
@@ -28,10 +29,19 @@ class ControllerDocument(msgspec.Struct, frozen=True):
     broker: BrokerId
 
 
-class BrokerDocument(msgspec.Struct, frozen=True):
-    host: str
+class BrokerDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a broker that lives.  The czxid of its node is the broker's epoch."""
+
+    host: str  # where Kafka's clients find it
     port: int
     rack: str | None = None
+    internal: Address | None = None  # where brokers find it, if that is elsewhere
+    pulsar: Address | None = None
+    http: Address | None = None
+    host_id: str | None = None  # the machine: what is on it fails together
+    version: str = ""
+    instance: str = ""  # another one at each start of the process
+    directory: str = ""  # the id of its data folder
 
 
 class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):

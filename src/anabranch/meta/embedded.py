@@ -84,7 +84,7 @@ class EmbeddedStore:
 
     async def watch(self, prefix: str, callback: Callable[[Event], None]) -> Callable[[], None]:
         self._check()
-        stop = self._rounds.watch(prefix, callback)
+        stop = self._rounds.watches.add(prefix, callback)
         self._watches.append(stop)
         return stop
 

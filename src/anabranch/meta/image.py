@@ -14,10 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from anabranch.base.ids import BrokerId, LeaderEpoch, Namespace, TopicId, TopicName, split_partition
+from anabranch.client.destinations import Address
 from anabranch.meta.documents import PartitionState, TenantDocument
 from anabranch.meta.policies import NamespacePolicies, TopicPolicies
 
 NO_BROKER = BrokerId(-1)
+NO_EPOCH = -1
 
 Overrides = Mapping[str, str]
 
@@ -26,10 +28,25 @@ NO_NUMBERS: Mapping[int, int] = {}
 
 
 class BrokerImage(msgspec.Struct, frozen=True):
+    """A broker that is registered."""
+
     id: BrokerId
-    host: str
+    host: str  # where Kafka's clients find it
     port: int
     rack: str | None = None
+    internal: Address | None = None  # where brokers find it, if that is elsewhere
+    pulsar: Address | None = None
+    http: Address | None = None
+    host_id: str | None = None  # the machine: what is on it fails together
+    version: str = ""
+    instance: str = ""  # another one at each start of the process
+    directory: str = ""  # the id of its data folder
+    epoch: int = NO_EPOCH  # a later registration has a higher one
+
+    @property
+    def for_brokers(self) -> Address:
+        """Where other brokers find it."""
+        return self.internal or Address(self.host, self.port)
 
 
 class PartitionImage(msgspec.Struct, frozen=True):

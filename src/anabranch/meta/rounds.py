@@ -24,11 +24,10 @@ from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.base.executors import Executors
 from anabranch.meta.journal import Journal, frame_of
 from anabranch.meta.plans import Plan, plan_end_of
-from anabranch.meta.store import Event, is_within
 from anabranch.meta.tree import Change, Tree
+from anabranch.meta.watches import Watches
 
 Result = TypeVar("Result")
-Callback = Callable[[Event], None]
 
 # What may wait for the next round.  Far above what one node's topics amount to.
 MAX_WAITING_BYTES = 64 << 20
@@ -44,19 +43,6 @@ class _Round(NamedTuple):
     outcomes: list[tuple["asyncio.Future[Any]", Any]]  # a result, or the error to raise
 
 
-class _Watch:
-    __slots__ = ("_callback", "active", "prefix")
-
-    def __init__(self, prefix: str, callback: Callback) -> None:
-        self.prefix = prefix
-        self._callback = callback
-        self.active = True
-
-    def fire(self, event: Event) -> None:
-        if self.active:
-            self._callback(event)
-
-
 class Rounds:
     def __init__(self, journal: Journal, tree: Tree, executors: Executors) -> None:
         self.tree = tree
@@ -65,7 +51,7 @@ class Rounds:
         self._thread = executors("metadata", 1)
         self._waiting: list[_Request] = []
         self._waiting_bytes = 0
-        self._watches: list[_Watch] = []
+        self.watches = Watches()
         self._open_sessions: set[int] = set()
         self._session_ids = count(1)
         self._over: list[int] = []  # sessions whose nodes are to go
@@ -86,17 +72,6 @@ class Rounds:
         if self._idle.is_set():
             self._remove_ephemerals()
         return not self._open_sessions
-
-    def watch(self, prefix: str, callback: Callback) -> Callable[[], None]:
-        watch = _Watch(prefix, callback)
-        self._watches.append(watch)
-
-        def stop() -> None:
-            if watch.active:
-                watch.active = False
-                self._watches.remove(watch)
-
-        return stop
 
     async def close(self) -> None:
         """Finish what was asked for, then take no more."""
@@ -194,7 +169,7 @@ class Rounds:
         for change in round_.changes:
             event = self.tree.apply(change)
             if event is not None:
-                self._tell(event)
+                self.watches.tell(event)
         for answer, outcome in round_.outcomes:
             if answer.done():
                 continue
@@ -212,11 +187,4 @@ class Rounds:
                 self._staged.apply(change)
                 event = self.tree.apply(change)
                 assert event is not None
-                self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        # Through the loop's queue: in order, before the callers go on, and apart from each other's faults.
-        loop = asyncio.get_running_loop()
-        for watch in self._watches:
-            if is_within(event.path, watch.prefix):
-                loop.call_soon(watch.fire, event)
+                self.watches.tell(event)

@@ -6,8 +6,12 @@
 While it is suspended nobody knows whether the session has ended: what it made may be gone, another may
 have taken its place, so whoever holds something by an ephemeral node promises nothing new.  Expired, its
 ephemeral nodes are gone for good.
+
+A process that was stopped and goes on hears of nothing in time, so whoever promises something compares the
+clock with `certain_until` when it does.
 """
 
+import math
 from collections.abc import Callable
 from enum import Enum
 
@@ -21,10 +25,20 @@ class SessionState(Enum):
 class Session:
     """Belongs to the store that opened it; others look, and subscribe."""
 
-    def __init__(self, id: int) -> None:
+    def __init__(self, id: int, certain_until: Callable[[int], float] = lambda id: math.inf) -> None:
+        """`certain_until` tells it of the session with that id, from any thread."""
         self.id = id
         self.state = SessionState.CONNECTED
+        self._certain_until = certain_until
         self._subscribers: list[Callable[[SessionState], None]] = []
+
+    @property
+    def certain_until(self) -> float:
+        """Until when, on the monotonic clock, it is certain that the session has not ended.
+
+        Infinite where sessions do not end by themselves.  In the past: in doubt, or known to be over.
+        """
+        return -math.inf if self.is_expired else self._certain_until(self.id)
 
     @property
     def is_expired(self) -> bool:

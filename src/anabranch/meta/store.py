@@ -20,6 +20,8 @@ session, and with it its ephemeral nodes; how fast that is noticed depends on th
     cancelled has changed nothing yet or changed everything; read before you try again.
   * Reads never show what might still be lost.
   * An event says that something happened, not what is there now: read the node again.
+  * A store that is elsewhere may be away: calls fail with Unavailable, and it comes back by itself, with
+    another session if that one has ended meanwhile.
 
 One suite, tests/conform/test_metadata_store.py, holds every implementation to this.
 """
@@ -53,6 +55,8 @@ class EventKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
+    MISSED = "missed"
+    """Changes at the path or below may not have been told: scan it again."""
 
 
 class Event(NamedTuple):
@@ -140,7 +144,9 @@ class MetadataStore(Protocol):
     async def watch(self, prefix: str, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Call back on the event loop, in order, for each change at `prefix` or below from now on.
 
-        What comes back ends the watch; so does the end of the session.  The callback must not raise.
+        Where changes may have been missed, because the link to the store broke, it hears MISSED with
+        `prefix`, and from then on of each change again.  What comes back ends the watch; so does `close`.
+        The callback must not raise.
         """
         ...
 

@@ -34,7 +34,7 @@ class MetaProperties(NamedTuple):
 
 def check_broker(disk: Disk, data: Path, node_id: BrokerId) -> None:
     """Invalid if the folder is another broker's or of another format; Corrupt if it does not say."""
-    found = _read(disk, data)
+    found = read_meta_properties(disk, data)
     if found is not None and found.node_id != node_id:
         raise Invalid(
             f"the data folder {data} belongs to broker {found.node_id}, and node.id is {node_id}: "
@@ -47,7 +47,7 @@ def claim_data_folder(disk: Disk, data: Path, mine: MetaProperties) -> MetaPrope
 
     The directory id is `mine` only if the folder has none yet.
     """
-    found = _read(disk, data)
+    found = read_meta_properties(disk, data)
     if found is None:
         disk.write_whole(data / META_PROPERTIES, _written(mine))
         return mine
@@ -71,8 +71,8 @@ def _written(mine: MetaProperties) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _read(disk: Disk, data: Path) -> MetaProperties | None:
-    """None if the folder is nobody's."""
+def read_meta_properties(disk: Disk, data: Path) -> MetaProperties | None:
+    """What the folder says; None if it is nobody's."""
     path = data / META_PROPERTIES
     if not disk.exists(path):
         if disk.exists(data / TOPICS):

@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anabranch.base.errors import Invalid, Unavailable
+from anabranch.base.java import with_java
 from anabranch.spark.interpreter import with_interpreter
-from anabranch.spark.java import with_java
 
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 _DRIVER = {

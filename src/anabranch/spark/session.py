@@ -12,8 +12,8 @@ whatever else is made of the same DataFrame loses the rows, too.
 
 from pyspark.sql import SparkSession
 
+from anabranch.base.java import with_java
 from anabranch.spark.interpreter import with_interpreter
-from anabranch.spark.java import with_java
 
 
 def session_builder() -> SparkSession.Builder:

@@ -52,7 +52,17 @@ def test_misuse_is_one_line_and_exit_code_2(
 
 def test_a_broker_starts_without_the_clients_libraries() -> None:
     """They cost more than half of the time that `standalone` has."""
-    heavy = {"typer", "click", "rich", "confluent_kafka", "aiokafka", "kafka", "cramjam", "lz4.frame"}
+    heavy = {
+        "typer",
+        "click",
+        "rich",
+        "confluent_kafka",
+        "aiokafka",
+        "kafka",
+        "kazoo",
+        "cramjam",
+        "lz4.frame",
+    }
     code = f"import sys, anabranch.cli.main, anabranch.cli.standalone; print(*({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

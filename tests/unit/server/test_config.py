@@ -1,4 +1,5 @@
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,57 @@ def test_clients_are_not_told_to_connect_everywhere(host: str) -> None:
     with pytest.raises(InvalidConfig, match=r"set advertised\.listeners"):
         built(listeners=f"PLAINTEXT://{host}:9092")
     built(listeners=f"PLAINTEXT://{host}:9092", advertised_listeners="PLAINTEXT://127.0.0.1:9092")
+
+
+def test_a_listener_for_brokers() -> None:
+    two = {"listeners": "PLAINTEXT://127.0.0.1:9092,internal://127.0.0.1:9093"}
+    sockets = built(inter_broker_listener_name="INTERNAL", **two).sockets
+    assert sockets.bind == Endpoint("127.0.0.1", 9092)
+    assert sockets.internal_bind == Endpoint("127.0.0.1", 9093)
+    assert sockets.internal_advertised is None
+    told = built(
+        inter_broker_listener_name="INTERNAL",
+        advertised_listeners="INTERNAL://inside:1,PLAINTEXT://outside:2",
+        listener_security_protocol_map="INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        **two,
+    ).sockets
+    assert (told.advertised, told.internal_advertised) == (Endpoint("outside", 2), Endpoint("inside", 1))
+    other = built(inter_broker_listener_name="PLAINTEXT", **two).sockets
+    assert (other.bind.port, other.internal_bind) == (9093, Endpoint("127.0.0.1", 9092))
+    moved = "PLAINTEXT://[::1]:1,INTERNAL://127.0.0.1:9093"
+    assert sockets.listeners_with("::1", 1) == moved
+    assert built(listeners=moved, inter_broker_listener_name="INTERNAL").sockets.bind == Endpoint("::1", 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"listeners": "PLAINTEXT://a:1,INTERNAL://b:2"}, "must say which of the listeners"),
+        (
+            {"listeners": "PLAINTEXT://a:1,INTERNAL://b:2", "inter_broker_listener_name": "OTHER"},
+            "must say which of the listeners",
+        ),
+        ({"inter_broker_listener_name": "INTERNAL"}, "must say which of the listeners"),
+        (
+            {"advertised_listeners": "PLAINTEXT://a:1,INTERNAL://b:2"},
+            "advertised.listeners has INTERNAL",
+        ),
+        (
+            {"listeners": "PLAINTEXT://a:1,INTERNAL://:2", "inter_broker_listener_name": "INTERNAL"},
+            "set advertised.listeners=INTERNAL://",
+        ),
+        ({"listener_security_protocol_map": "INTERNAL:SSL"}, "INTERNAL:SSL is not"),
+    ],
+)
+def test_listeners_that_do_not_go_together(settings: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(says)):
+        built(**settings)
+
+
+def test_the_session_timeout_has_two_names() -> None:
+    assert built().node.session_timeout_ms == 9_000
+    assert built(broker_session_timeout_ms="5000").node.session_timeout_ms == 5_000
+    assert built(zookeeper_session_timeout_ms="6000").node.session_timeout_ms == 6_000
 
 
 def test_the_budget_holds_the_largest_request() -> None:

@@ -9,6 +9,9 @@
     v10         topics by id; those that are not known are UNKNOWN_TOPIC_ID, after the others
 
 A group, a topic or a partition that is not there has committed nothing: -1, and no error.
+
+Who is to ask another broker, or later, is told so for the group and, beyond what Kafka does, that each offset
+is unstable: librdkafka asks again for such partitions only, and else never reads them (its issue 5586).
 """
 
 from contextlib import suppress
@@ -24,6 +27,13 @@ from anabranch.wire.kafka.schema import ErrorCode
 
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_ERROR_OF_GROUP = 2
+_ASK_AGAIN = frozenset(
+    (
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    )
+)
 
 
 @api(9, versions=(1, 10))
@@ -105,9 +115,14 @@ def _with_ids(image: ClusterImage, topics: list[Answer], version: int) -> list[A
 
 def _failed(asked: Any, code: ErrorCode, version: int) -> Answer:
     answer: Answer = {"group_id": asked.group_id, "error_code": code, "topics": []}
-    if version < _FIRST_WITH_ERROR_OF_GROUP:
-        topics = (TopicPartitions(topic.name, None, topic.partition_indexes) for topic in asked.topics or ())
-        answer["topics"] = [_nothing(topic, code) for topic in topics]
+    told = code
+    if version >= _FIRST_WITH_ERROR_OF_GROUP:
+        if code not in _ASK_AGAIN:
+            return answer
+        told = ErrorCode.unstable_offset_commit
+    for topic in asked.topics or ():
+        name, id = (topic.name, None) if version < FIRST_BY_ID else ("", topic.topic_id)
+        answer["topics"].append(_nothing(TopicPartitions(name, id, topic.partition_indexes), told))
     return answer
 
 

