@@ -34,6 +34,8 @@ from anabranch.cluster.suspicion import Peers
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.groups.coordinator import OFFSETS_TOPIC
+from anabranch.groups.other_brokers import OtherBrokers
+from anabranch.groups.participation import Participation
 from anabranch.groups.share_states import SHARE_STATE_TOPIC
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
@@ -202,20 +204,23 @@ class NodeParts:
             cluster, host, clock, chance, lambda: dynamic.current.groups, self._subscribed
         )
         self.share_groups = share_coordinator(
-            cluster, host, clock, lambda: dynamic.current.share_states, self.groups
-        )
-        self.share_partitions = share_partitions(
-            cluster, host, clock, lambda: dynamic.current.groups, self.share_groups.states
-        )
-        self.producer_ids = ProducerIds(cluster)
-        self.transactions = transaction_coordinator(
             cluster,
             host,
             clock,
-            lambda: dynamic.current.transactions,
-            self.producer_ids.next,
+            lambda: dynamic.current.share_states,
             self.groups,
+            self._other_brokers("share-states"),
+            chance,
         )
+        self.share_partitions = share_partitions(
+            cluster, host, clock, lambda: dynamic.current.groups, self.share_groups.anywhere
+        )
+        self.share_sessions = ShareSessions(
+            lambda: dynamic.current.groups.share_max_share_sessions, self._share_session_gone
+        )
+        self.producer_ids = ProducerIds(cluster)
+        self._coordinate_transactions()
+        self.brokers = self._other_brokers("requests")
         elected = {
             OFFSETS_TOPIC: self.groups.elected,
             STATE_TOPIC: self.transactions.elected,
@@ -234,13 +239,40 @@ class NodeParts:
             groups=self.groups,
             share_groups=self.share_groups,
             share_partitions=self.share_partitions,
-            share_sessions=ShareSessions(
-                lambda: dynamic.current.groups.share_max_share_sessions, self.share_partitions.release
-            ),
+            share_sessions=self.share_sessions,
             transactions=self.transactions,
+            participation=self.participation,
+            brokers=self.brokers,
             handovers=Handovers(lambda *place: self._subscribed.ahead(*place), host.partition, clock),
             threads=self.threads,
         )
+
+    def _coordinate_transactions(self) -> None:
+        self.transactions = transaction_coordinator(
+            self.cluster,
+            self.host,
+            self.clock,
+            lambda: self.dynamic.current.transactions,
+            self.producer_ids.next,
+            self.groups,
+            self._other_brokers("markers"),
+            self._random,
+        )
+        self.participation = Participation(
+            self.transactions, self._other_brokers("transactions"), self._random
+        )
+
+    def _share_session_gone(self, group: str, member: str) -> None:
+        self.share_partitions.release(group, member)
+        if not self.share_sessions.has_group(group):
+            self.share_partitions.rest(group)
+
+    def _other_brokers(self, asked_about: str) -> OtherBrokers:
+        """The way to them, on connections of its own: who waits for one answer holds up those behind it."""
+        me, cluster = self.config.node.node_id, self.cluster
+        settings = Settings("", f"broker-{me}-{asked_about}")
+        client = AsyncClient(settings, self._world.network, self.clock, self._random)
+        return OtherBrokers(me, lambda: cluster.image, lambda broker: _address_of(cluster, broker), client)
 
     def _open_topics(self, services: Services) -> PulsarServices:
         """What Pulsar clients attach to, on the same logs and coordinators."""
@@ -317,6 +349,8 @@ class NodeParts:
         """Make all of it durable and let it go, once `work` has ended."""
         self._controller_client.close()
         self.txns.close()
+        self.brokers.close()
+        self.participation.close()
         self.transactions.close()
         self.share_groups.close()
         self.groups.close()

@@ -100,7 +100,7 @@ async def two_nodes(
         running.push_async_callback(store.close)
         nodes = {}
         for id, host in zip(ids, hosts, strict=True):
-            world = a_world(network=wire.host(host), store=store)
+            world = a_world(network=wire.host(host), store=store, seed=id)  # or ids would collide
             options = {"node_id": str(id), "listeners": f"PLAINTEXT://{host}:9092", **_SETTINGS, **settings}
             options |= each.get(host, {})
             nodes[id] = await running.enter_async_context(a_node(folder / host, world, **options))

@@ -6,7 +6,9 @@
 
 For each partition there are producers with sequence numbers and two requests on their way each, a writer of
 transactions, and a reader of either isolation.  All go on until what they began is done, however often they
-are refused; what a transaction writes goes to the leader itself, as its coordinator would have it.
+are refused; what a transaction writes goes to the leader itself, as its coordinator would have it.  Besides
+there is a real client with transactions over all partitions for each of the two protocols, which commits an
+offset with each of them.
 """
 
 import asyncio
@@ -24,12 +26,14 @@ from anabranch.records.control import Marker
 from anabranch.records.record import iter_records
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.logs import records
+from tests.support.transactions_over_wire import WireProducer, committed_offset
 from tests.support.two_nodes import TwoNodes
 
 _PRODUCERS = 2
 _ON_THEIR_WAY = 2
 _PAUSE_S = 0.005
 _FIRST_TRANSACTIONAL_ID = 900_000
+WIRE = ("wire", "wire-second")  # transactional ids, and groups
 
 
 class Load:
@@ -45,6 +49,7 @@ class Load:
         }
         """By partition and producer, the offset of each of its records, in order."""
         self.aborted: dict[TopicPartition, set[bytes]] = {place: set() for place in self._places}
+        self.committed_offsets = dict.fromkeys(WIRE, -1)
         self._seen: dict[TopicPartition, dict[int, bytes]] = {place: {} for place in self._places}
         self._committed: dict[TopicPartition, list[bytes]] = {place: [] for place in self._places}
 
@@ -55,6 +60,8 @@ class Load:
             self._begin(self._transact(place, b"t"))
             for committed in (False, True):
                 self._begin(self._read(self._client(), place, committed=committed))
+        for name in WIRE:
+            self._begin(self._transact_over_wire(self._client(), name, second=name == WIRE[1]))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -155,6 +162,25 @@ class Load:
             number += 1
             await asyncio.sleep(_PAUSE_S)
 
+    async def _transact_over_wire(self, client: AsyncClient, name: str, *, second: bool) -> None:
+        """Transactions of a record in each partition, and an offset; every third is aborted."""
+        producer = WireProducer(client, name, second=second)
+        await producer.introduce()
+        number = 0
+        while not self._over:
+            is_committed = number % 3 != 2
+            value = f"{name}.{number}"
+            for place in self._places:
+                offset = await producer.write(place, value)
+                self.acknowledged[place].setdefault(name.encode(), []).append(offset)
+                if not is_committed:
+                    self.aborted[place].add(value.encode())
+            await producer.commit_offset(name, self._places[0], number)
+            await producer.end(commit=is_committed)
+            if is_committed:
+                self.committed_offsets[name] = number
+            number += 1
+
     async def _at_leader(self, place: TopicPartition, write: Any) -> Appended:
         """Written, and safe."""
         while True:
@@ -223,14 +249,22 @@ class Load:
 
     @property
     def least_acknowledged(self) -> int:
-        """Records of the producer that got the fewest through."""
-        return min(len(one) for producers in self.acknowledged.values() for one in producers.values())
+        """Records of the producer that got the fewest through; those over the wire are slower."""
+        wire = {name.encode() for name in WIRE}
+        return min(
+            len(one)
+            for producers in self.acknowledged.values()
+            for name, one in producers.items()
+            if name not in wire
+        )
 
     async def check(self) -> None:
         client = self.nodes.client("c")
         try:
             for place in self._places:
                 await self._check(client, place)
+            for group, number in self.committed_offsets.items():
+                assert await committed_offset(client, group, self._places[0]) == number
         finally:
             client.close()
 

@@ -149,6 +149,14 @@ class Cluster:
                 await self._watcher.refresh(path)
             return self.image.topics_by_id.get(id) or topic_image(new.name, document)
 
+    async def is_gone(self, kafka_name: str, partition: int) -> bool:
+        """Whether there is no such partition, by what the store says now."""
+        name = TopicName.from_kafka(kafka_name)
+        if (topic := self.image.topics.get(name)) is None or partition >= topic.partition_count:
+            await self._watcher.refresh(paths.topic(name))
+        topic = self.image.topics.get(name)
+        return topic is None or partition >= topic.partition_count
+
     async def delete_topic(self, target: TopicName | TopicId, asked_by: str = "") -> TopicImage:
         """Delete a topic; the last that was known of it."""
         async with self._turn_of(self._find(target).name):

@@ -13,10 +13,13 @@ from anabranch.cluster.group_topics import GroupTopics
 from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from anabranch.groups.marker_queues import MarkerQueues
+from anabranch.groups.other_brokers import OtherBrokers
 from anabranch.groups.parts import NO_SUBSCRIPTIONS, Subscriptions, Surroundings
 from anabranch.groups.share_config import ShareStateConfig
 from anabranch.groups.share_coordinator import ShareCoordinator
 from anabranch.groups.share_states import SHARE_STATE_TOPIC, KeptShareStates
+from anabranch.groups.share_states_anywhere import ShareStatesAnywhere
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_coordinator import STATE_TOPIC, TransactionCoordinator
 from anabranch.groups.transaction_markers import Markers
@@ -72,8 +75,10 @@ def transaction_coordinator(
     config: Callable[[], TransactionConfig],
     new_producer_id: Callable[[], Awaitable[int]],
     groups: GroupCoordinator,
+    others: OtherBrokers,
+    chance: Random,
 ) -> TransactionCoordinator:
-    """The transaction coordinator of this broker."""
+    """The transaction coordinator of this broker; `others` are who get its markers."""
 
     async def create_topic() -> None:
         told = config()
@@ -86,7 +91,9 @@ def transaction_coordinator(
         )
         await cluster.create_topic(new)
 
-    markers = Markers(host, groups)
+    queues = MarkerQueues(others, chance)
+    cluster.subscribe(lambda change: queues.image_changed())
+    markers = Markers(host, groups, queues, cluster.is_gone)
     return TransactionCoordinator(
         clock, LedPartitions(host, STATE_TOPIC), config, new_producer_id, create_topic, markers
     )
@@ -98,6 +105,8 @@ def share_coordinator(
     clock: Clock,
     config: Callable[[], ShareStateConfig],
     groups: GroupCoordinator,
+    others: OtherBrokers,
+    chance: Random,
 ) -> ShareCoordinator:
     """The coordinator of share groups on this broker, told of topics that are deleted."""
 
@@ -122,4 +131,5 @@ def share_coordinator(
     )
 
     cluster.subscribe(lambda change: states.topics_deleted({topic.id for topic in change.deleted}))
-    return ShareCoordinator(groups, states, topics)
+    anywhere = ShareStatesAnywhere(states, others, clock, chance)
+    return ShareCoordinator(groups, states, anywhere, topics)

@@ -16,10 +16,12 @@ if another broker leads the partition.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from uuid import UUID
 
 from anabranch.base.clock import Clock
+from anabranch.base.errors import NotCoordinator
 from anabranch.groups.effects import Answer, Producer
 from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Surroundings
@@ -80,8 +82,12 @@ class GroupCoordinator:
         return await self._runtime.ask(self.shard_of(group_id), read)
 
     async def ask_all(self, read: Callable[[GroupShard], Seen]) -> list[Seen]:
-        """The same, of every shard that has groups."""
-        return [await self._runtime.ask(index, read) for index in self._topic.in_use()]
+        """The same, of every shard here that has groups."""
+        found = []
+        for index in self._topic.in_use():
+            with suppress(NotCoordinator):  # it has been another broker's since we began
+                found.append(await self._runtime.ask(index, read))
+        return found
 
     def is_safe(self, group_id: str) -> bool:
         """Whether all that `known` shows is."""

@@ -30,8 +30,8 @@ from anabranch.groups.share_group import ShareGroup
 from anabranch.groups.share_records import Shares, TopicShare
 from anabranch.groups.share_requests import ShareHeartbeat
 from anabranch.groups.share_state import NOT_INITIALISED, ShareKey
-from anabranch.groups.share_state_records import Snapshot
 from anabranch.groups.share_states import KeptShareStates
+from anabranch.groups.share_states_anywhere import ShareStatesAnywhere, Summary
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +44,18 @@ class NewStart(NamedTuple):
 
 
 class ShareCoordinator:
-    def __init__(self, groups: GroupCoordinator, states: KeptShareStates, topics: Topics) -> None:
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        states: KeptShareStates,
+        anywhere: ShareStatesAnywhere,
+        topics: Topics,
+    ) -> None:
+        """`states` are those that this broker keeps, of groups that may be elsewhere; `anywhere` are all."""
         self._groups = groups
         self._topics = topics
         self.states = states
+        self.anywhere = anywhere
         self._initialising: dict[str, asyncio.Task[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -84,7 +92,7 @@ class ShareCoordinator:
                 known = {*group.share_keys(group.topics.initialised)}
                 for key in group.share_keys(shares):
                     if key not in known:
-                        await self.states.initialise(key, epoch, NOT_INITIALISED)
+                        await self.anywhere.initialise(key, epoch, NOT_INITIALISED)
                 await self._begun(group_id, shares)
         except Refused:
             log.info("group %s: deleted before its partitions were initialised", group_id)
@@ -114,8 +122,8 @@ class ShareCoordinator:
         except CoordinatorNotAvailable as error:  # there are no groups at all
             raise requests.not_a_share_group(group_id, exists=False) from error
 
-    async def state_of(self, key: ShareKey) -> Snapshot | None:
-        return await self.states.look(key)
+    async def state_of(self, key: ShareKey) -> Summary | None:
+        return await self.anywhere.look(key)
 
     async def alter(self, group_id: str, starts: Mapping[UUID, NewStart]) -> None:
         """Have share partitions begin where `starts` says.
@@ -130,7 +138,7 @@ class ShareCoordinator:
             for topic_id, start in starts.items():
                 for partition, offset in start.offsets.items():
                     key = ShareKey(group_id, topic_id, partition)
-                    await self.states.initialise(key, begins["epoch"], offset)
+                    await self.anywhere.initialise(key, begins["epoch"], offset)
             await self._begun(group_id, shares)
 
     async def delete_offsets(self, group_id: str, topic_ids: Collection[UUID]) -> None:
@@ -141,7 +149,7 @@ class ShareCoordinator:
             await self._groups.submit(
                 group_id, lambda shard, token, now_ms: shard.share.end(group_id, topic_ids, token, now_ms)
             )
-            await self.states.delete(keys)
+            await self.anywhere.delete(keys)
             await self._groups.submit(
                 group_id, lambda shard, token, now_ms: shard.share.ended(group_id, topic_ids, token, now_ms)
             )
@@ -164,4 +172,5 @@ class ShareCoordinator:
     def close(self) -> None:
         for task in self._initialising.values():
             task.cancel()
+        self.anywhere.close()
         self.states.close()

@@ -93,3 +93,6 @@ class ShareStates(Protocol):
 
     def on_change(self, changed: Changed) -> None:
         """Call `changed` whenever a state is initialised, reset or deleted from outside (not by `write`)."""
+
+    def tells(self, key: ShareKey) -> bool:
+        """Whether that is so for `key`: not if its state is kept by another broker."""

@@ -145,6 +145,14 @@ class KeptShareStates:
         await self._topic.ensure()
         return self._topic.num_partitions
 
+    @property
+    def exists(self) -> bool:
+        return self._topic.exists
+
+    def tells(self, key: ShareKey) -> bool:
+        """Whoever asks here keeps it here."""
+        return True
+
     def shard_of(self, key: ShareKey) -> int:
         return _shard_of(key, self._topic.num_partitions)
 

@@ -4,8 +4,9 @@
 
 From Prepare on the outcome is fixed.  No marker is written before Prepare is acknowledged: else another
 coordinator could know nothing of an end that partitions know.  The client is told when the markers have been
-tried once: usually all is done by then and its next transaction starts without a refusal.  What is not done,
-because a disk was full or the broker was killed, is tried again until it is; after a start, first of all.
+tried once, or after a second: usually all is done by then and its next transaction starts without a refusal.
+What is not done, because a disk was full or a broker was killed, is tried again until it is; after a start or
+an election, first of all.
 
 `run` does that, and looks from time to time for transactions that have timed out and for ids nobody uses.
 
@@ -27,6 +28,7 @@ from anabranch.base.errors import (
     CoordinatorUnreadable,
     NotCoordinator,
     NotFound,
+    TransactionCoordinatorFenced,
     Unavailable,
     UnknownTopic,
 )
@@ -35,9 +37,10 @@ from anabranch.groups import transactions
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer, Effects, Producer, Token
 from anabranch.groups.internal_topic import make_topic
+from anabranch.groups.marker_queues import TIMEOUT_S
 from anabranch.groups.runtime import Begun, Runtime
 from anabranch.groups.transaction_config import TransactionConfig
-from anabranch.groups.transaction_markers import TIMEOUT_S, Markers, outcomes
+from anabranch.groups.transaction_markers import Markers, Writing, end_of, outcomes
 from anabranch.groups.transaction_records import NO_PRODUCER_ID, TopicPartition, Transaction
 from anabranch.groups.transaction_shard import Added, TransactionShard, refused
 from anabranch.partition.led_partitions import LedPartitions
@@ -48,6 +51,7 @@ _trouble = Seldom(log, 10.0)
 
 STATE_TOPIC = "__transaction_state"
 _RETRY_S = 0.1
+_TOLD_AFTER_S = 1.0  # an end whose markers are not acknowledged by then is completed beside the requests
 _EXPIRED_A_BATCH = 1000
 _AT_ONCE = 64  # transactions that are completed at the same time
 
@@ -76,9 +80,11 @@ class TransactionCoordinator:
         )
         self.markers = markers
         self._finishing: set[str] = set()
+        self._writing: dict[tuple[int, str], Writing] = {}
         self._unfinished: set[tuple[int, str]] = set()
         self._unread: set[int] = set()
-        self._elected: set[int] = set()
+        self._elected: dict[int, asyncio.Task[None]] = {}
+        """Shards that are being read since this broker was elected."""
         self.on_loaded: Callable[[Mapping[str, Transaction]], None] = lambda found: None
         """Told of transactions that this broker coordinates from now on."""
         self._work = asyncio.Event()
@@ -96,6 +102,13 @@ class TransactionCoordinator:
 
     def shard_of(self, transactional_id: str) -> int:
         return partition_for(transactional_id, self._partitions())
+
+    def is_here(self, transactional_id: str) -> bool:
+        """Whether this broker is to be asked about it: it leads the shard, or nobody has begun one ever."""
+        try:
+            return self._led.is_led(self.shard_of(transactional_id))
+        except NoTransactions:
+            return True
 
     def _partitions(self) -> int:
         try:
@@ -206,8 +219,8 @@ class TransactionCoordinator:
         await self._runtime.settled(self.shard_of(transactional_id))
 
     def all(self) -> dict[str, Transaction]:
-        """Every transaction there is.  CoordinatorLoading, or -Unreadable, while not all are known."""
-        if not self._loaded.is_set():
+        """Every transaction here.  CoordinatorLoading, or -Unreadable, while not all are known."""
+        if not self._loaded.is_set() or self._elected:
             raise CoordinatorLoading("transactions are being read")
         if self._unread:
             raise CoordinatorUnreadable(f"transactions of {len(self._unread)} partitions could not be read")
@@ -230,8 +243,6 @@ class TransactionCoordinator:
         next_abort = self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
-            while self._elected:
-                await self._load(self._elected.pop())
             if now >= next_abort:
                 next_abort = now + self._config().abort_check_interval_ms / 1000
                 for index in sorted(self._unread):
@@ -242,13 +253,16 @@ class TransactionCoordinator:
                 await self._each_shard(self._expire)
             unfinished = list(self._unfinished)
             for i in range(0, len(unfinished), _AT_ONCE):  # one that has to wait does not hold up the others
-                await asyncio.gather(*[self._finish(*one) for one in unfinished[i : i + _AT_ONCE]])
+                await asyncio.gather(*[self._finish(*one, 0.0) for one in unfinished[i : i + _AT_ONCE]])
             if self._unfinished:  # not to be woken: what has just failed says that there is work
                 await asyncio.sleep(_RETRY_S)
             else:
                 await self._rest(min(next_abort, next_expiry) - self._clock.monotonic())
 
     def close(self) -> None:
+        for loading in self._elected.values():
+            loading.cancel()
+        self.markers.close()
         self._runtime.close()
 
     async def _load_all(self) -> None:
@@ -264,9 +278,9 @@ class TransactionCoordinator:
 
     def elected(self, index: int) -> None:
         """This broker leads partition `index` of the topic from now on."""
-        if not self._led.is_unwritten(index):
-            self._elected.add(index)
-            self._work.set()
+        if index not in self._elected and not self._led.is_unwritten(index):
+            loading = self._elected[index] = asyncio.ensure_future(self._load(index))
+            loading.add_done_callback(lambda _: self._elected.pop(index, None))
 
     async def _load(self, index: int) -> None:
         try:
@@ -282,6 +296,7 @@ class TransactionCoordinator:
             self._unread.discard(index)
             shard = self._runtime.read(index)
             self._unfinished.update((index, id) for id in shard.prepared())
+            self._work.set()
             self.on_loaded(shard.transactions)
 
     async def _each_shard(self, work: Callable[[TransactionShard, int], Awaitable[None]]) -> None:
@@ -297,15 +312,15 @@ class TransactionCoordinator:
         """Abort what has timed out; find what is prepared and not finished, for whatever reason."""
         for transactional_id in shard.timed_out(now_ms):
             log.info("transactional id %r: its transaction has timed out and is aborted", transactional_id)
-            await self._fence(shard.index, transactional_id)
+            await self._fence(shard.index, transactional_id, 0.0)
         self._unfinished.update((shard.index, id) for id in shard.prepared())
 
-    async def _fence(self, index: int, transactional_id: str) -> None:
+    async def _fence(self, index: int, transactional_id: str, most_s: float = _TOLD_AFTER_S) -> None:
         new_id = await self._maybe_new_id(index, transactional_id)
         await self._runtime.submit(
             index, lambda shard, token, now_ms: shard.fence(token, transactional_id, new_id, now_ms)
         )
-        await self._finish(index, transactional_id)
+        await self._finish(index, transactional_id, most_s)
 
     async def _expire(self, shard: TransactionShard, now_ms: int) -> None:
         expiration_ms = self._config().expiration_ms
@@ -325,15 +340,15 @@ class TransactionCoordinator:
 
     # --- how it is done
 
-    async def _finish(self, index: int, transactional_id: str) -> None:
-        """Complete a transaction if it is prepared, now or as soon as that is possible."""
+    async def _finish(self, index: int, transactional_id: str, most_s: float = _TOLD_AFTER_S) -> None:
+        """Complete a transaction if it is prepared: within `most_s`, or else as soon as that is possible."""
         if transactional_id in self._finishing:
             return
         self._finishing.add(transactional_id)
         finished = False
         try:
-            finished = await self._try_to_finish(index, transactional_id)
-        except NotCoordinator:  # whoever leads the partition now completes it
+            finished = await self._try_to_finish(index, transactional_id, most_s)
+        except (NotCoordinator, TransactionCoordinatorFenced):  # whoever leads the partition completes it
             finished = True
         except (AnabranchError, OSError) as error:
             _trouble.warning(
@@ -345,11 +360,12 @@ class TransactionCoordinator:
             self._finishing.discard(transactional_id)
             if finished:
                 self._unfinished.discard((index, transactional_id))
+                self._writing.pop((index, transactional_id), None)
             else:
                 self._unfinished.add((index, transactional_id))
                 self._work.set()
 
-    async def _try_to_finish(self, index: int, transactional_id: str) -> bool:
+    async def _try_to_finish(self, index: int, transactional_id: str, most_s: float) -> bool:
         """Write the markers of a transaction that is prepared, then write that all are there."""
         prepared = self._runtime.read(index).transactions.get(transactional_id)
         if prepared is None or prepared.state not in transactions.PREPARED:
@@ -360,7 +376,11 @@ class TransactionCoordinator:
             (error,) = await outcomes((acknowledged,))
             if error is not None:
                 raise error
-        if not await self.markers.write_all(prepared, partition.leader_epoch):
+        end = end_of(prepared, partition.leader_epoch)
+        writing = self._writing.get((index, transactional_id))
+        if writing is None or writing.end != end:
+            writing = self._writing[(index, transactional_id)] = Writing(end)
+        if not await self.markers.write_all(prepared, writing, most_s):
             return False
         await self._runtime.submit(
             index, lambda shard, token, now_ms: shard.complete(token, transactional_id, prepared, now_ms)

@@ -50,13 +50,22 @@ class WrittenBatch(NamedTuple):
 
 
 class Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "producer_id", "txn_first_offset", "updated_ms")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "ended_at",
+        "epoch",
+        "producer_id",
+        "txn_first_offset",
+        "updated_ms",
+    )
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.batches: deque[WrittenBatch] = deque(maxlen=KEPT_BATCHES)
         self.coordinator_epoch = -1
+        self.ended_at = -1  # the offset of the last marker, if it came since the log was opened
         self.txn_first_offset: int | None = None
         self.updated_ms = -1
 
@@ -167,6 +176,11 @@ class Producers:
         """Whether the producer has written, in `epoch`, to a transaction that is not ended."""
         return producer_id in self._open and self._by_id[producer_id].epoch == epoch
 
+    def last_end(self, producer_id: int) -> int:
+        """Another number whenever a marker of the producer's has come meanwhile."""
+        producer = self._by_id.get(producer_id)
+        return -1 if producer is None else producer.ended_at
+
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """`header`'s batch, of a producer, is in the log from `base_offset`."""
         producer = self._by_id.get(header.producer_id)
@@ -228,6 +242,7 @@ class Producers:
         """A control batch ended the producer's transaction.  What it ended, None if none was open."""
         producer = self.fence(header)
         producer.coordinator_epoch = max(coordinator_epoch, producer.coordinator_epoch)
+        producer.ended_at = base_offset
         first = producer.txn_first_offset
         producer.txn_first_offset = None
         self._open.pop(header.producer_id, None)

@@ -257,6 +257,10 @@ class Partition:
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         return self.log.producers.has_open_transaction(producer_id, epoch)
 
+    def last_end(self, producer_id: int) -> int:
+        """Another number whenever a transaction of the producer has ended here meanwhile."""
+        return self.log.producers.last_end(producer_id)
+
     def append_own(self, batch: memoryview) -> Appended:
         """Store a batch that a coordinator of this broker made.  Its producer, if any, does not number it."""
         header = read_header(batch)

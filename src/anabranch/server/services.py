@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
 from anabranch.groups.coordinator import GroupCoordinator
+from anabranch.groups.other_brokers import OtherBrokers
+from anabranch.groups.participation import Participation
 from anabranch.groups.share_coordinator import ShareCoordinator
 from anabranch.groups.transaction_coordinator import TransactionCoordinator
 from anabranch.partition.host import PartitionHost
@@ -33,6 +35,8 @@ class Services:
     share_partitions: SharePartitions
     share_sessions: ShareSessions
     transactions: TransactionCoordinator
+    participation: Participation
+    brokers: OtherBrokers
     handovers: Handovers
     threads: Executor
     """For what takes a request a while and needs no pool of its own."""

@@ -98,6 +98,10 @@ class ShareSessions:
             self._remove(member)
             self._gone(*member)
 
+    def has_group(self, group: str) -> bool:
+        """Whether any member of the group has one."""
+        return any(member[0] == group for member in self._sessions)
+
     def _find(self, member: Member) -> ShareSession:
         session = self._sessions.get(member)
         if session is None:

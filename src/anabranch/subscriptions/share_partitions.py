@@ -6,6 +6,7 @@ joins with "latest" and is cut off before the first acknowledgement finds everyt
 
 import asyncio
 from collections.abc import Collection, Iterable
+from functools import partial
 from uuid import UUID
 
 from anabranch.base.errors import UnknownTopicId
@@ -24,6 +25,7 @@ class SharePartitions:
         self._around = around
         self._open: dict[ShareKey, LiveSharePartition] = {}
         self._opening: dict[ShareKey, asyncio.Task[LiveSharePartition]] = {}
+        self._closing: dict[ShareKey, asyncio.Task[None]] = {}
         around.states.on_change(self._changed)
 
     def config_of(self, group: str) -> GroupConfig:
@@ -53,6 +55,18 @@ class SharePartitions:
             if key.group == group:
                 live.release(member)
 
+    def rest(self, group: str) -> None:
+        """The group has nobody here any more: what may be set from outside without a word is read anew."""
+        for key, live in list(self._open.items()):
+            if key.group == group and not self._around.states.tells(key):
+                del self._open[key]
+                closing = self._closing[key] = asyncio.ensure_future(live.stop())
+                closing.add_done_callback(partial(self._closed, key))
+
+    def _closed(self, key: ShareKey, closing: "asyncio.Task[None]") -> None:
+        if self._closing.get(key) is closing:
+            del self._closing[key]
+
     def topics_deleted(self, topic_ids: Collection[UUID]) -> None:
         """Nobody will ask for theirs again."""
         for key in [key for key in self._open if key.topic_id in topic_ids]:
@@ -67,6 +81,8 @@ class SharePartitions:
     # --- how it is done
 
     async def _load(self, key: ShareKey) -> LiveSharePartition:
+        if (closing := self._closing.get(key)) is not None:
+            await asyncio.wait((closing,))
         partition = self._partition(key)
         config = self._around.config_of(key.group)
         states = self._around.states

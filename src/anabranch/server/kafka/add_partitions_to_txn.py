@@ -1,11 +1,12 @@
 """AddPartitionsToTxn (24): partitions that a transaction is going to write to.
 
 Up to version 3 clients send it, a transaction at a time; from 4 on brokers do, for several at once, and may
-ask only whether the partitions are in it (`verify_only`).  Here there is no other broker to ask for, but
-whoever does is answered.  If one partition does not exist none is added: the others are
-OPERATION_NOT_ATTEMPTED.  Clients older than v2 know a fence as INVALID_PRODUCER_EPOCH.
+ask only whether the partitions are in it (`verify_only`): `groups/participation`.  If one partition does not
+exist none is added: the others are OPERATION_NOT_ATTEMPTED.  Clients older than v2 know a fence as
+INVALID_PRODUCER_EPOCH.
 """
 
+import asyncio
 from typing import Any, NamedTuple
 
 from anabranch.base.errors import AnabranchError, UnknownTopic
@@ -41,15 +42,24 @@ async def add_partitions_to_txn(request: Any, ctx: RequestContext) -> Answer:
         )
         codes = await _add(asked, ctx, ctx.begun)
         return {"results_by_topic_v3_and_below": _by_topic(codes)}
-    results = []
     # What is behind these may begin when all of them have: with several that is when all are answered.
-    is_last = len(request.transactions) == 1
-    for one in request.transactions:
-        producer = Producer(one.producer_id, one.producer_epoch)
-        asked = _asked(one.transactional_id, producer, one.topics, verify_only=one.verify_only)
-        codes = await _add(asked, ctx, ctx.begun if is_last else None)
-        results.append({"transactional_id": one.transactional_id, "topic_results": _by_topic(codes)})
-    return {"results_by_transaction": results}
+    begun = ctx.begun if len(request.transactions) == 1 else None
+    batch = [
+        _asked(
+            one.transactional_id,
+            Producer(one.producer_id, one.producer_epoch),
+            one.topics,
+            verify_only=one.verify_only,
+        )
+        for one in request.transactions
+    ]
+    found = await asyncio.gather(*[_add(asked, ctx, begun) for asked in batch])
+    return {
+        "results_by_transaction": [
+            {"transactional_id": asked.transactional_id, "topic_results": _by_topic(codes)}
+            for asked, codes in zip(batch, found, strict=True)
+        ]
+    }
 
 
 def _asked(transactional_id: str, producer: Producer, topics: Any, *, verify_only: bool) -> _Asked:

@@ -4,15 +4,19 @@
 
 Without topics: all that the group has begun with.  Of a partition that it has not begun to read, or of which
 nobody says how much of it is done with, offset and lag are -1.  The same holds, as in Kafka, for what is not
-there at all: groups, topics, partitions.
+there at all: groups, topics, partitions.  The ends of partitions that are led elsewhere are asked of their
+leaders.
 """
 
 from typing import Any
 
-from anabranch.base.errors import AnabranchError
+from anabranch.base.errors import AnabranchError, NotOwner
+from anabranch.base.ids import BrokerId
+from anabranch.client.answers import check
+from anabranch.client.requests import LIST_OFFSETS, Request
 from anabranch.groups.heartbeats import Refused
 from anabranch.groups.share_state import NOT_INITIALISED, UNKNOWN_COUNT, ShareKey
-from anabranch.groups.share_state_records import Snapshot
+from anabranch.groups.share_states_anywhere import Summary
 from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.group_topics import by_id, by_name, has_partition
@@ -20,6 +24,8 @@ from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.server.services import Services
 
 _UNKNOWN = -1
+_LATEST, _EARLIEST = -1, -2
+_ASK_S = 5.0
 
 
 @api(90, versions=(0, 1))
@@ -66,14 +72,33 @@ async def _topic(
             kept = await services.share_groups.state_of(ShareKey(group_id, topic.id, index))
             if kept is not None:
                 answer["start_offset"], answer["leader_epoch"] = kept.start_offset, kept.leader_epoch
-                answer["lag"] = _lag(services, topic, index, kept)
+                answer["lag"] = await _lag(services, topic, index, kept)
         answers.append(answer)
     return {"topic_name": name, "topic_id": None if topic is None else topic.id, "partitions": answers}
 
 
-def _lag(services: Services, topic: TopicImage, index: int, kept: Snapshot) -> int:
+async def _lag(services: Services, topic: TopicImage, index: int, kept: Summary) -> int:
     if kept.start_offset == NOT_INITIALISED or kept.complete_count == UNKNOWN_COUNT:
         return _UNKNOWN
-    partition = services.partitions.partition(topic.name.kafka, index)
-    start = max(kept.start_offset, partition.log_start)
-    return max(0, partition.high_watermark - start - kept.complete_count)
+    name = topic.name.kafka
+    try:
+        partition = services.partitions.partition(name, index)
+        first, end = partition.log_start, partition.high_watermark
+    except NotOwner as error:
+        leader = BrokerId(error.leader)
+        first, end = [await _offset(services, leader, name, index, at) for at in (_EARLIEST, _LATEST)]
+    return max(0, end - max(kept.start_offset, first) - kept.complete_count)
+
+
+async def _offset(services: Services, leader: BrokerId, topic: str, index: int, at: int) -> int:
+    part = {"partition_index": index, "current_leader_epoch": -1, "timestamp": at}
+    values = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": topic, "partitions": [part]}],
+        "timeout": int(_ASK_S * 1000),
+    }
+    answer = await services.brokers.ask(leader, Request(LIST_OFFSETS, values), _ASK_S)
+    found = answer.topics[0].partitions[0]
+    check(found.error_code, f"{topic}-{index}")
+    return int(found.offset)

@@ -10,7 +10,7 @@ partitions are kept elsewhere, each under `group:topic id:partition`.
 
 from typing import Any
 
-from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, NotCoordinator
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.share_states import SHARE_STATE_TOPIC, read_share_key
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
@@ -67,7 +67,10 @@ async def _coordinator(key: str, key_type: int, services: Services) -> BrokerIma
         await states.ensure_topic()
         return _leader(services, SHARE_STATE_TOPIC, states.shard_of(share_key))
     coordinator = services.groups if key_type == _GROUP else services.transactions
-    await coordinator.ensure_topic()
+    try:
+        await coordinator.ensure_topic()
+    except NotCoordinator as error:  # another broker has made the topic, and it is not known here yet
+        raise CoordinatorNotAvailable(str(error)) from error
     return _leader(services, OFFSETS_TOPIC if key_type == _GROUP else STATE_TOPIC, coordinator.shard_of(key))
 
 

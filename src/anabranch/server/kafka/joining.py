@@ -1,7 +1,8 @@
 """Whether what a producer sends belongs to its transaction: asked for Produce and TxnOffsetCommit.
 
 Without the question a batch that was late would open a transaction that nobody ends, and readers would wait
-for it forever (KIP-890).  What is asked, and which refusals a client understands, goes by its version:
+for it forever (KIP-890).  The coordinator may be on another broker.  What is asked, and which refusals a
+client understands, goes by its version:
 
     version of Produce   of TxnOffsetCommit
     up to 10             up to 3              is the partition in the transaction?  INVALID_TXN_STATE if not
@@ -9,14 +10,13 @@ for it forever (KIP-890).  What is asked, and which refusals a client understand
     from 12              from 5               the second protocol: the partition is added
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from anabranch.base.errors import AnabranchError
 from anabranch.groups.effects import Producer
-from anabranch.groups.transaction_coordinator import TransactionCoordinator
+from anabranch.groups.participation import Codes, Participation
 from anabranch.groups.transaction_records import TopicPartition
-from anabranch.groups.transactions import EPOCH_BUMP
 from anabranch.server.kafka.errors import code_of
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -30,32 +30,56 @@ class Joining(IntEnum):
 
 
 async def add(
-    transactions: TransactionCoordinator,
+    participation: Participation,
     transactional_id: str,
     producer: Producer,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode:
     """Bring `partitions` into the producer's transaction."""
     try:
-        code = await transactions.add(transactional_id, producer, partitions, EPOCH_BUMP)
+        code = await participation.add(transactional_id, producer, partitions)
     except AnabranchError as error:
         code = code_of(error)
     return _as_told(code, Joining.ADDED)
 
 
-def verify(
-    transactions: TransactionCoordinator,
+def look(
+    participation: Participation,
     transactional_id: str,
-    producer: Producer,
-    partition: TopicPartition,
+    producers: Mapping[TopicPartition, Producer],
     joining: Joining,
-) -> ErrorCode:
-    """Whether `partition` is in the producer's transaction."""
-    try:
-        code = transactions.verify(transactional_id, producer, (partition,))[partition]
-    except AnabranchError as error:
-        code = code_of(error)
-    return _as_told(code, joining)
+) -> Codes:
+    """Whether each partition is in the transaction of its producer, where the coordinator is here."""
+    found: Codes = {}
+    for producer, partitions in _by_producer(producers).items():
+        try:
+            found |= participation.look(transactional_id, producer, partitions)
+        except AnabranchError as error:
+            found |= dict.fromkeys(partitions, code_of(error))
+    return {partition: _as_told(code, joining) for partition, code in found.items()}
+
+
+async def verify(
+    participation: Participation,
+    transactional_id: str,
+    producers: Mapping[TopicPartition, Producer],
+    joining: Joining,
+) -> Codes:
+    """The same wherever it is."""
+    found: Codes = {}
+    for producer, partitions in _by_producer(producers).items():
+        try:
+            found |= await participation.verify(transactional_id, producer, partitions)
+        except AnabranchError as error:
+            found |= dict.fromkeys(partitions, code_of(error))
+    return {partition: _as_told(code, joining) for partition, code in found.items()}
+
+
+def _by_producer(producers: Mapping[TopicPartition, Producer]) -> dict[Producer, list[TopicPartition]]:
+    found: dict[Producer, list[TopicPartition]] = {}  # of more than one at most one is right
+    for partition, producer in producers.items():
+        found.setdefault(producer, []).append(partition)
+    return found
 
 
 def _as_told(code: ErrorCode, joining: Joining) -> ErrorCode:

@@ -41,14 +41,17 @@ from anabranch.server.kafka.produce_answers import (
 )
 from anabranch.server.kafka.produce_targets import (
     LATER,
+    Ends,
     Target,
     Topics,
     as_told,
     check_still_in,
+    ends_before,
     in_doubt,
     is_transactional,
     producer_of,
     verified,
+    verified_elsewhere,
     without,
 )
 from anabranch.server.kafka.registry import Reply, RequestContext, Waiting, api
@@ -99,12 +102,16 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
     if request.transactional_id is not None and (doubtful := in_doubt(topics)):
         if ctx.version >= _FIRST_ADDED:
             return _produce_joining(request, _detached(topics), ctx)
+        if not ctx.services.participation.is_known_here(request.transactional_id):
+            ends = ends_before(topics, request.transactional_id, ctx.version)
+            return _produce_verifying(request, _detached(topics), ends, ctx)
         topics = verified(topics, doubtful, request.transactional_id, ctx)
     for _, targets in topics:
         for target in targets:
             records = target.part.records
             if target.partition is not None and records is not None and target.partition.is_heavy(records):
-                return _produce_slowly(request, _detached(topics), ctx)
+                ends = ends_before(topics, request.transactional_id, ctx.version)
+                return _produce_slowly(request, _detached(topics), ends, ctx)
     results: Results = []
     waiting: list[Unacknowledged] = []
     for name, targets in topics:
@@ -278,7 +285,9 @@ def _detached(topics: Topics) -> Topics:
     ]
 
 
-async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestContext) -> Reply | Waiting:
+async def _produce_slowly(
+    request: ProduceRequest, topics: Topics, ends: Ends, ctx: RequestContext
+) -> Reply | Waiting:
     results: Results = []
     waiting: list[Unacknowledged] = []
     for name, targets in topics:
@@ -288,7 +297,7 @@ async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestC
                 produced.append(_refused(target))
                 continue
             try:
-                appended = await _append_slowly(target.partition, target, request, ctx)
+                appended = await _append_slowly(target.partition, target, request, ends)
             except (AnabranchError, OSError) as error:
                 produced.append(failed(target.part.partition, error))
                 continue
@@ -302,16 +311,16 @@ async def _produce_slowly(request: ProduceRequest, topics: Topics, ctx: RequestC
 
 
 async def _append_slowly(
-    partition: Partition, target: Target, request: ProduceRequest, ctx: RequestContext
+    partition: Partition, target: Target, request: ProduceRequest, ends: Ends
 ) -> Appended:
-    records, id = target.part.records, request.transactional_id
+    records = target.part.records
     assert records is not None
     admit = None
-    if id is not None and is_transactional(records):
+    if ends and is_transactional(records):
         producer = producer_of(records)
 
         def admit() -> None:
-            check_still_in(target, id, producer, ctx)
+            check_still_in(target, producer, ends)
 
     partition.check_leads()  # still, after those before it were prepared
     if partition.is_heavy(records):
@@ -330,9 +339,18 @@ async def _produce_joining(request: ProduceRequest, topics: Topics, ctx: Request
         code = ErrorCode.invalid_producer_id_mapping
     else:
         code = await joining.add(
-            ctx.services.transactions, request.transactional_id, producers.pop(), doubtful
+            ctx.services.participation, request.transactional_id, producers.pop(), doubtful
         )
     if code:
         told = as_told(code) if code in LATER else code
         topics = without(topics, dict.fromkeys(doubtful, told))
-    return await _produce_slowly(request, topics, ctx)
+    return await _produce_slowly(request, topics, {}, ctx)
+
+
+async def _produce_verifying(
+    request: ProduceRequest, topics: Topics, ends: Ends, ctx: RequestContext
+) -> Reply | Waiting:
+    """Ask the coordinator, which is on another broker, whether the partitions are in the transaction."""
+    assert request.transactional_id is not None
+    topics = await verified_elsewhere(topics, in_doubt(topics), request.transactional_id, ctx)
+    return await _produce_slowly(request, topics, ends, ctx)

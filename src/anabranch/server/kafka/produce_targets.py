@@ -2,6 +2,9 @@
 
 A batch of a transaction may be stored if its partition is in it.  While its producer has one open there the
 partition knows; other batches are in doubt, and the coordinator is asked (`joining`).
+
+Whoever waits, for an answer or for a batch to be unpacked, may find the transaction ended.  A marker of the
+second protocol fences what is late by its epoch; in the first the partition must have seen no end since.
 """
 
 import struct
@@ -23,6 +26,7 @@ _ATTRIBUTES_LOW_BYTE = 22
 _PRODUCER = struct.Struct(">qh")
 _PRODUCER_AT = 43
 _FIRST_ABORTABLE = 11
+_FIRST_ADDED = 12
 _NOT_IN = "the producer has no transaction open that the partition is in"
 LATER = (
     ErrorCode.coordinator_load_in_progress,
@@ -47,6 +51,8 @@ class Target(NamedTuple):
 
 
 Topics = list[tuple[bytes, list[Target]]]
+Ends = dict[TopicPartition, int]
+"""By partition, the last end of a transaction of the batch's producer."""
 
 
 def is_transactional(records: memoryview | None) -> bool:
@@ -80,20 +86,44 @@ def verified(
     """The same, less the batches of partitions that are not in their producer's transaction."""
     if not ctx.services.config.current.transactions.verify_partitions:
         return topics
-    way = Joining.ABORTABLE if ctx.version >= _FIRST_ABORTABLE else Joining.VERIFIED
-    transactions = ctx.services.transactions
-    codes = {
-        place: joining.verify(transactions, id, producer, place, way) for place, producer in doubtful.items()
-    }
+    return _allowed(topics, joining.look(ctx.services.participation, id, doubtful, _way(ctx)))
+
+
+async def verified_elsewhere(
+    topics: Topics, doubtful: dict[TopicPartition, Producer], id: str, ctx: RequestContext
+) -> Topics:
+    """The same, asked of a coordinator on another broker."""
+    if not ctx.services.config.current.transactions.verify_partitions:
+        return topics
+    return _allowed(topics, await joining.verify(ctx.services.participation, id, doubtful, _way(ctx)))
+
+
+def _way(ctx: RequestContext) -> Joining:
+    return Joining.ABORTABLE if ctx.version >= _FIRST_ABORTABLE else Joining.VERIFIED
+
+
+def _allowed(topics: Topics, codes: dict[TopicPartition, ErrorCode]) -> Topics:
     return without(topics, {place: as_told(code) for place, code in codes.items() if code})
 
 
-def check_still_in(target: Target, id: str, producer: Producer, ctx: RequestContext) -> None:
-    """The transaction may have ended while the batch was unpacked: it must not open another."""
+def ends_before(topics: Topics, id: str | None, version: int) -> Ends:
+    """What has ended, before anybody waits.  Nothing where epochs fence what is late."""
+    if id is None or version >= _FIRST_ADDED:
+        return {}
+    return {
+        target.place: target.partition.last_end(producer_of(target.part.records).producer_id)
+        for _, targets in topics
+        for target in targets
+        if target.partition is not None and is_transactional(target.part.records)
+        if target.part.records is not None
+    }
+
+
+def check_still_in(target: Target, producer: Producer, ends: Ends) -> None:
+    """The transaction may have ended meanwhile: the batch must not open another."""
     assert target.partition is not None
-    if target.partition.has_open_transaction(*producer):
-        return
-    if joining.verify(ctx.services.transactions, id, producer, target.place, Joining.VERIFIED):
+    before = ends.get(target.place)
+    if before is not None and target.partition.last_end(producer.producer_id) != before:
         raise InvalidTransactionState("the transaction ended before its records were stored")
 
 

@@ -20,7 +20,7 @@ _NOTHING: Answer = {
 @api(87, versions=(0, 1))
 async def read_share_group_state_summary(request: Any, ctx: RequestContext) -> Answer:
     async def summary(key: ShareKey, asked: Asked) -> Answer:
-        kept = await ctx.services.share_groups.state_of(key)
+        kept = await ctx.services.share_groups.states.look(key)
         if kept is None:
             return _NOTHING
         return {

@@ -10,12 +10,15 @@ Records that are in the answer are the consumer's from now on, so nothing is tak
 fetch waits it holds nothing.  It is woken when a log grows, and when records are given back.
 
 Byte limits are Fetch's: only the first batch of the whole answer may exceed them.
+
+A share partition whose state cannot be read just now, since its coordinator moves, has no records until then.
 """
 
 import asyncio
 from typing import Any
 
-from anabranch.base.errors import AnabranchError, Invalid
+from anabranch.base.errors import AnabranchError, Invalid, NotCoordinator, Unavailable
+from anabranch.groups.other_brokers import heard
 from anabranch.server.kafka.current_leaders import leader_of
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
@@ -28,6 +31,7 @@ from anabranch.wire.kafka.decoder import decode
 from anabranch.wire.kafka.share_fetch import SharedPart, write_shared
 
 _MOST_BYTES = 1 << 30
+_LEAST_WAIT_S = 0.05
 _STRICTLY = 1  # the acquire mode that never gives more records than were asked for
 
 Failure = AnabranchError | OSError
@@ -82,6 +86,7 @@ class ShareFetch(ToldAtOnce):
         self._live: dict[Place, LiveSharePartition] = {}
         self._watched: list[LiveSharePartition] = []
         self._deadline: asyncio.TimerHandle | None = None
+        self._is_incomplete = False  # some share partitions cannot be opened yet
         self._is_deferred = self._is_late = self._is_stopping = self._is_scheduled = False
 
     # --- from the request to the first look
@@ -133,9 +138,23 @@ class ShareFetch(ToldAtOnce):
     async def _open(self) -> None:
         if self._is_final:
             return
-        for place in list(self._session.partitions):
+        member = self._session.member
+        opening = {
+            place: asyncio.ensure_future(self._shares.open(key_of(member, place)))
+            for place in self._session.partitions
+        }
+        if not opening:
+            return
+        await asyncio.wait(opening.values(), timeout=max(_LEAST_WAIT_S, self._max_wait_ms / 1000))
+        for place, opened in opening.items():
+            if not opened.done():
+                opened.add_done_callback(heard)
+                self._is_incomplete = True
+                continue
             try:
-                self._live[place] = await self._shares.open(key_of(self._session.member, place))
+                self._live[place] = opened.result()
+            except (Unavailable, NotCoordinator):
+                self._is_incomplete = True
             except (AnabranchError, OSError) as error:
                 self._errors[place] = error
 
@@ -158,7 +177,8 @@ class ShareFetch(ToldAtOnce):
         ):
             return None
         parts = self._take()
-        if parts or self._errors or self._ack_errors or is_last or not self._live:
+        is_empty = not self._live and not self._is_incomplete
+        if parts or self._errors or self._ack_errors or is_last or is_empty:
             return self._answer(parts)
         return None
 

@@ -1,7 +1,8 @@
 """What the five APIs over the states of share partitions have in common.
 
-Kafka's brokers use them among each other; here leaders and groups call `groups/share_states` directly, and
-the APIs are for tools.  Each takes share partitions of a group by topics, and answers partition by partition.
+Brokers use them among each other (`groups/share_states_anywhere`), and tools do.  Each takes share partitions
+of a group by topics, and answers partition by partition.  Requests of a connection do not wait for each
+other: a share partition's leader has one on its way, and a broker leads many.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,7 @@ async def for_each(
     nothing: Answer | None = None,
 ) -> Answer:
     """What `answer` has to say about each share partition; what it raises stands beside `nothing`."""
+    ctx.begun()
     image = ctx.services.cluster.image
     results = []
     for topic in request.topics:

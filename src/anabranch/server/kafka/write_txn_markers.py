@@ -1,8 +1,9 @@
 """WriteTxnMarkers (27): a coordinator elsewhere, or an operator, ends a transaction on partitions.
 
-Our own coordinator writes its markers without it.  `kafka-transactions abort` sends it for a transaction
-that hangs: one that is open on a partition and that no coordinator knows of any more.  From version 2 on a
-marker says by which protocol the transaction ended; in the second its epoch is later than what it ends.
+A coordinator sends it for partitions that it does not lead itself (`groups/marker_queues`), and completes the
+transaction when all are acknowledged.  `kafka-transactions abort` sends it for a transaction that hangs: one
+that is open on a partition and that no coordinator knows of any more.  From version 2 on a marker says by
+which protocol the transaction ended; in the second its epoch is later than what it ends.
 """
 
 import asyncio
@@ -10,12 +11,15 @@ from typing import Any, NamedTuple
 
 from anabranch.base.errors import AnabranchError, CoordinatorLoading, NotCoordinator
 from anabranch.groups.effects import Producer
-from anabranch.groups.transaction_markers import End, outcomes
+from anabranch.groups.marker_queues import End
+from anabranch.groups.transaction_markers import outcomes
 from anabranch.groups.transactions import EPOCH_BUMP
 from anabranch.records.control import Marker
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
+
+_MOST_S = 5.0  # who asks for several is not to wait for one of them all of its time
 
 
 class _Unacknowledged(NamedTuple):
@@ -50,7 +54,7 @@ async def write_txn_markers(request: Any, ctx: RequestContext) -> Answer:
                         waiting.append(_Unacknowledged(answer, acknowledged))
     if waiting:
         ctx.begun()
-    found = await outcomes([one.acknowledged for one in waiting])
+    found = await outcomes([one.acknowledged for one in waiting], _MOST_S)
     for one, outcome in zip(waiting, found, strict=True):
         if outcome is not None:
             one.answer["error_code"] = _code_of(outcome)

@@ -1,0 +1,141 @@
+"""Other brokers: which of them leads a partition, and the way to ask it something.
+
+    brokers.leader_of("__transaction_state", 7)     a broker's id, NO_BROKER while nobody leads it
+    await brokers.ask(2, request, timeout_s=5)      its answer; Unavailable if there is none
+
+    queues = BrokerQueues(send, most=1000)
+    queues.put(2, question)                         sent with all that has come for broker 2 meanwhile
+
+Leaders are those of the image, which is what other brokers go by, too.  Whoever is asked and is not the one
+any more says so, and the image will have it soon.
+
+A queue has one request on its way; what comes meanwhile goes out together with the next.  So there are as
+many requests as the other broker answers, however many ask.  After one that failed the queue pauses for a
+moment.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from random import Random
+from typing import Any, Generic, Protocol, TypeVar
+
+from anabranch.base.backoff import Backoff
+from anabranch.base.errors import AnabranchError, Unavailable
+from anabranch.base.ids import BrokerId
+from anabranch.client.aio import AsyncClient
+from anabranch.client.destinations import Address
+from anabranch.client.requests import Request
+from anabranch.meta.image import NO_BROKER, ClusterImage
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+
+class OtherBrokers:
+    def __init__(
+        self,
+        me: BrokerId,
+        image: Callable[[], ClusterImage],
+        address_of: Callable[[BrokerId], Address | None],
+        client: AsyncClient,
+    ) -> None:
+        """`address_of` is where brokers reach each other; the client is closed with this."""
+        self.me = me
+        self._image = image
+        self._address_of = address_of
+        self._client = client
+
+    def leader_of(self, topic: str, index: int) -> BrokerId:
+        """NO_BROKER if nobody leads the partition, or there is none."""
+        found = self._image().topics_by_kafka_name.get(topic)
+        if found is None or not 0 <= index < found.partition_count:
+            return NO_BROKER
+        return found.partitions[index].leader
+
+    async def ask(self, broker: BrokerId, request: Request, timeout_s: float) -> Any:
+        """The answer of `broker`, asked once.  Unavailable or Corrupt if there is none."""
+        address = self._address_of(broker)
+        if address is None:
+            raise Unavailable(f"broker {broker} is not there now")
+        return await self._client.ask(address, request, timeout_s)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Question(Protocol):
+    """Something that a broker is to be asked, and who waits for the answer."""
+
+    @property
+    def answered(self) -> "asyncio.Future[Any]": ...
+
+
+Q = TypeVar("Q", bound=Question)
+
+
+class BrokerQueues(Generic[Q]):
+    def __init__(
+        self, send: Callable[[BrokerId, list[Q]], Awaitable[None]], most: int, random: Random
+    ) -> None:
+        """`send` answers the questions it is given, at most `most`; what it raises is all their answer."""
+        self._send = send
+        self._most = most
+        self._random = random
+        self._waiting: dict[BrokerId, deque[Q]] = {}
+        self._working: dict[BrokerId, asyncio.Task[None]] = {}
+
+    def put(self, broker: BrokerId, question: Q) -> None:
+        waiting = self._waiting.get(broker)
+        if waiting is None:
+            waiting = self._waiting[broker] = deque()
+            self._working[broker] = asyncio.ensure_future(self._work(broker, waiting))
+        waiting.append(question)
+
+    async def _work(self, broker: BrokerId, waiting: deque[Q]) -> None:
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._random)
+        while waiting:
+            asked = [waiting.popleft() for _ in range(min(len(waiting), self._most))]
+            try:
+                await self._send(broker, asked)
+            except AnabranchError as error:
+                refuse(asked, error)
+                await asyncio.sleep(backoff.next_s())
+            except BaseException:
+                refuse([*asked, *waiting], Unavailable("the broker stops"))
+                raise
+            else:
+                backoff.reset()
+        del self._waiting[broker], self._working[broker]
+
+    def close(self) -> None:
+        for working in self._working.values():
+            working.cancel()
+        for waiting in self._waiting.values():
+            refuse(waiting, Unavailable("the broker stops"))
+
+
+def unambiguous(asked: Sequence[Q], known_by: Callable[[Q], tuple[Hashable, Hashable]]) -> Iterator[list[Q]]:
+    """`asked`, in lists in which what an answer is known by, the first of two, stands for one thing only."""
+    left = list(asked)
+    while left:
+        meant: dict[Hashable, Hashable] = {}
+        now: list[Q] = []
+        later: list[Q] = []
+        for question in left:
+            key, thing = known_by(question)
+            (now if meant.setdefault(key, thing) == thing else later).append(question)
+        yield now
+        left = later
+
+
+def refuse(asked: "list[Q] | deque[Q]", error: AnabranchError) -> None:
+    """Those that have no answer yet have this one."""
+    for question in asked:
+        if not question.answered.done():
+            question.answered.set_exception(error)
+
+
+def heard(answered: "asyncio.Future[Any]") -> None:
+    """A callback for who may not come back for an answer: the loop would complain of an error unheard."""
+    if not answered.cancelled():
+        answered.exception()

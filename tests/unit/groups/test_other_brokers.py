@@ -1,0 +1,93 @@
+"""Queues per broker: one request on its way, the next takes all that has come, and failures pause it."""
+
+import asyncio
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from anabranch.base.errors import Unavailable
+from anabranch.base.ids import BrokerId
+from anabranch.groups.other_brokers import BrokerQueues, unambiguous
+
+TWO, THREE = BrokerId(2), BrokerId(3)
+
+
+class Question(NamedTuple):
+    name: str
+    answered: "asyncio.Future[str]"
+
+
+def question(name: str) -> Question:
+    return Question(name, asyncio.get_running_loop().create_future())
+
+
+class Asked:
+    """What was sent, and when it may be answered."""
+
+    def __init__(self, most: int = 10) -> None:
+        self.requests: list[tuple[int, list[str]]] = []
+        self.may_answer = asyncio.Event()
+        self.failure: Unavailable | None = None
+        self.queues: BrokerQueues[Question] = BrokerQueues(self._send, most, Random(1))
+
+    async def _send(self, broker: BrokerId, questions: list[Question]) -> None:
+        self.requests.append((broker, [one.name for one in questions]))
+        await self.may_answer.wait()
+        if self.failure is not None:
+            raise self.failure
+        for one in questions:
+            one.answered.set_result(one.name)
+
+    def put(self, broker: BrokerId, *names: str) -> "list[asyncio.Future[str]]":
+        questions = [question(name) for name in names]
+        for one in questions:
+            self.queues.put(broker, one)
+        return [one.answered for one in questions]
+
+
+async def test_what_comes_meanwhile_shares_the_next_request() -> None:
+    asked = Asked()
+    first = asked.put(TWO, "a")
+    await asyncio.sleep(0)
+    rest = asked.put(TWO, "b", "c") + asked.put(THREE, "d")
+    await asyncio.sleep(0)
+    assert asked.requests == [(2, ["a"]), (3, ["d"])]
+    asked.may_answer.set()
+    assert await asyncio.gather(*first, *rest) == ["a", "b", "c", "d"]
+    assert asked.requests[2:] == [(2, ["b", "c"])]
+
+
+async def test_a_request_has_a_bound() -> None:
+    asked = Asked(most=2)
+    asked.may_answer.set()
+    await asyncio.gather(*asked.put(TWO, *"abcde"))
+    assert asked.requests == [(2, ["a", "b"]), (2, ["c", "d"]), (2, ["e"])]
+
+
+async def test_what_fails_is_told_and_the_next_ones_are_asked() -> None:
+    asked = Asked()
+    asked.may_answer.set()
+    asked.failure = Unavailable("it is down")
+    (lost,) = asked.put(TWO, "a")
+    with pytest.raises(Unavailable, match="it is down"):
+        await lost
+    asked.failure = None
+    (answered,) = asked.put(TWO, "b")
+    assert await answered == "b"
+
+
+async def test_nobody_waits_when_the_broker_stops() -> None:
+    asked = Asked()
+    sent = asked.put(TWO, "a")
+    await asyncio.sleep(0)
+    waiting = asked.put(TWO, "b")
+    asked.queues.close()
+    found = await asyncio.gather(*sent, *waiting, return_exceptions=True)
+    assert [type(one) for one in found] == [Unavailable, Unavailable]
+
+
+async def test_an_answer_stands_for_one_thing() -> None:
+    questions = [question(name) for name in ("a1", "b1", "a2", "a1", "b1")]
+    requests = unambiguous(questions, lambda one: (one.name[0], one.name))
+    assert [[one.name for one in request] for request in requests] == [["a1", "b1", "a1", "b1"], ["a2"]]
