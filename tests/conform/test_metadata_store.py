@@ -23,6 +23,7 @@ from anabranch.meta.store import (
     Put,
     Versioned,
 )
+from tests.sim.store import SimStore
 from tests.support.metadata import content, contents
 
 Connect = Callable[[MetadataStore | None], Awaitable[MetadataStore]]
@@ -58,7 +59,21 @@ def embedded(folder: Path) -> Opener:
     return Opener(connect)
 
 
-@pytest.fixture(params=[embedded], ids=lambda make: make.__name__)
+def simulated(folder: Path) -> Opener:
+    loop = asyncio.get_running_loop()
+
+    def schedule(when: float, callback: Callable[[], None]) -> None:
+        loop.call_soon(callback)
+
+    store = SimStore(schedule, lambda: 0.0)
+
+    async def connect(other: MetadataStore | None) -> MetadataStore:
+        return store.connect("test", loop.call_soon)
+
+    return Opener(connect)
+
+
+@pytest.fixture(params=[embedded, simulated], ids=lambda make: make.__name__)
 async def opener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
     opener: Opener = request.param(tmp_path)
     yield opener

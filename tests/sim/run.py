@@ -1,0 +1,209 @@
+"""One simulated run: a cluster, its clients and its faults, all from a seed; and many of them.
+
+    python -m tests.sim.run 17            one seed, with its trace if it fails
+    python -m tests.sim.run 1..1000       many, each in a process of its own
+      --trace                             what happened, also if all was well
+      --plant NAME                        with a bug (tests/sim/planted.py)
+      --jobs 4                            so many at a time
+
+Strings hash alike in all of these processes, or sets of them would be in another order each time.
+"""
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, NamedTuple
+
+from tests.sim.checks import Checks
+from tests.sim.clients import Clients
+from tests.sim.cluster import SimCluster
+from tests.sim.history import History
+from tests.sim.nemesis import Nemesis
+from tests.sim.world import SimWorld, Traced
+
+_LOOK_S = 0.1
+_RECOVERY_S = 180.0
+
+
+class Outcome(NamedTuple):
+    seed: int
+    failure: str
+    trace: list[str]
+    simulated_s: float
+    took_s: float
+    acknowledged: int
+    handles: int
+    faults: dict[str, int]
+    digest: str
+
+
+class Scenario:
+    """What a seed stands for."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = SimWorld(seed)
+        self.random = random = self.world.random("scenario")
+        self.is_durable = random.random() < 0.5
+        self.partitions = random.randint(1, 3)
+        self.producers = random.randint(1, 2)
+        self.lasts_s = random.choice((10.0, 20.0, 40.0))
+        settings = {
+            "replica.fetch.wait.max.ms": random.choice(("50", "500", "500")),
+            "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
+            "log.roll.ms": random.choice(("2000", "604800000")),
+            "log.flush.offset.checkpoint.interval.ms": random.choice(("1000", "60000")),
+        }
+        if self.is_durable:
+            settings["log.flush.interval.messages"] = "1"
+        self.cluster = SimCluster(self.world, settings)
+        self.checks = Checks(self.world, self.cluster)
+        self.history = History()
+        self.nemesis = Nemesis(self.world, self.cluster, self.world.random("nemesis"), is_durable=self.is_durable)
+
+    async def run(self) -> None:
+        world, cluster = self.world, self.cluster
+        beside = [asyncio.ensure_future(world.tick())]
+        await cluster.start()
+        await cluster.create("orders", self.partitions)
+        clients = Clients(world, cluster, self.history)
+        clients.start("orders", self.partitions, self.producers)
+        beside += [asyncio.ensure_future(each) for each in (self._look(), cluster.revive(), cluster.elect_the_living())]
+        await self.nemesis.run(self.lasts_s)
+        world.say("-", "heals")
+        await cluster.heal()
+        await clients.finish()
+        await cluster.until(self.checks.is_settled, "the replicas do not become the same", _RECOVERY_S)
+        self.checks.look()
+        await clients.check()
+        for task in beside:
+            task.cancel()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                self.checks.look()
+            except Exception as error:  # noqa: BLE001  # the first is the one to tell of
+                self.world.failed(error)
+
+
+def run(seed: int) -> Outcome:
+    """To be called once in a process: what the dead of a simulation hold is never let go."""
+    began = time.process_time()
+    gc.disable()  # or it would choose when what was left alone ends
+    logging.disable(logging.NOTSET)
+    scenario = Scenario(seed)
+    world = scenario.world
+    root = logging.getLogger("anabranch")
+    root.setLevel(logging.INFO)
+    root.propagate = False
+    root.addHandler(Traced(world))
+    asyncio.set_event_loop(world.loop)
+    failure = ""
+    try:
+        world.loop.run_until_complete(scenario.run())
+    except BaseException as error:  # noqa: BLE001  # all of them are told
+        if world.failure is None:
+            world.failure = error
+    if world.failure is not None:
+        failure = "".join(traceback.format_exception(world.failure))
+    return Outcome(
+        seed,
+        failure,
+        list(world.trace),
+        world.loop.time(),
+        time.process_time() - began,
+        scenario.history.acknowledged,
+        world.loop.handles,
+        scenario.nemesis.counts,
+        world.digest.hexdigest()[:16],
+    )
+
+
+# --- many
+
+
+def outcomes(seeds: list[int], jobs: int, prepare: Callable[[], None] = lambda: None) -> Iterator[Outcome]:
+    """Of each seed, in a process of its own, as they come."""
+    waiting = list(reversed(seeds))
+    running: dict[Connection, tuple[int, int]] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            seed = waiting.pop()
+            ours, theirs = Pipe(duplex=False)
+            child = os.fork()
+            if not child:
+                _in_child(seed, theirs, prepare)
+            theirs.close()
+            running[ours] = (child, seed)
+        for ready in wait(list(running)):
+            assert isinstance(ready, Connection)
+            child, seed = running.pop(ready)
+            try:
+                outcome = ready.recv()
+            except EOFError:
+                outcome = Outcome(seed, "the process died", [], 0, 0, 0, 0, {}, "")
+            ready.close()
+            os.waitpid(child, 0)
+            yield outcome
+
+
+def _in_child(seed: int, to: Connection, prepare: Callable[[], None]) -> Any:
+    try:
+        prepare()
+        to.send(run(seed))
+        to.close()
+    except BaseException:  # noqa: BLE001  # the parent is told by the pipe's end
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def seeds_of(text: str) -> list[int]:
+    first, _, last = text.partition("..")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seeds", type=seeds_of)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--trace", action="store_true")
+    options = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, [sys.executable, "-m", "tests.sim.run", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+    gc.freeze()
+    failed, simulated_s, took_s, acknowledged = 0, 0.0, 0.0, 0
+    for outcome in outcomes(options.seeds, options.jobs):
+        simulated_s += outcome.simulated_s
+        took_s += outcome.took_s
+        acknowledged += outcome.acknowledged
+        if outcome.failure:
+            failed += 1
+        if outcome.failure or options.trace:
+            tell(outcome)
+    each = f"{simulated_s:.0f} s simulated in {took_s:.1f} s, {simulated_s / max(took_s, 1e-9):.0f} per second"
+    print(f"{len(options.seeds)} seeds, {failed} failed; {each}; {acknowledged} records acknowledged")
+    return 1 if failed else 0
+
+
+def tell(outcome: Outcome) -> None:
+    print("\n".join(outcome.trace))
+    print(
+        f"seed {outcome.seed}: {outcome.simulated_s:.1f} s in {outcome.took_s:.2f} s, {outcome.handles} handles, "
+        f"{outcome.acknowledged} acknowledged, faults {outcome.faults}, digest {outcome.digest}"
+    )
+    if outcome.failure:
+        print(outcome.failure)
+        print(f"seed {outcome.seed} failed; again: make sim SEEDS={outcome.seed}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
