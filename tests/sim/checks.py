@@ -1,13 +1,13 @@
 """Checks of a simulated cluster from within: what must hold of its replicas at any time.
 
-    checks = Checks(world, cluster)
-    checks.look()              after each fault, and several times a second
-    checks.settled()           in the end: all replicas are the same
+  checks = Checks(world, cluster)
+  checks.look()              after each fault, and several times a second
+  checks.settled()           in the end: all replicas are the same
 
-  * one leader per epoch: no two brokers, and no two lives of one, lead a partition in the same epoch
-  * the epoch of a leader is one that the metadata store has given to its broker
-  * a high watermark does not go back while its role lasts
-  * below the high watermark all replicas have the same bytes
+* one leader per epoch: no two brokers, and no two lives of one, lead a partition in the same epoch
+* the epoch of a leader is one that the metadata store has given to its broker
+* a high watermark does not go back while its role lasts
+* below the high watermark all replicas have the same bytes
 """
 
 from typing import Any
@@ -104,7 +104,9 @@ class Checks:
             try:
                 part = replica.log.read(looked.end, _PIECE_BYTES, end, whole_first=True)
             except AnabranchError as error:
-                raise Violation(f"{replica} on {broker.name}: {looked.end} cannot be read: {error}") from error
+                raise Violation(
+                    f"{replica} on {broker.name}: {looked.end} cannot be read: {error}"
+                ) from error
             if part is None:
                 return
             at = part.position

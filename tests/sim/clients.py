@@ -269,7 +269,9 @@ class Clients:
                 reader.is_done = False
                 reader.run(reader.read_again)
             both = (plain, committed)
-            await self._cluster.until(lambda both=both: all(each.is_done for each in both), f"{place}: no answer")
+            await self._cluster.until(
+                lambda both=both: all(each.is_done for each in both), f"{place}: no answer"
+            )
             assert plain.found is not None
             assert committed.found is not None
             shown = [value for _, value in sorted(committed.found.items())]

@@ -1,23 +1,25 @@
 """Simulated cluster: brokers on machines of their own, started again when they die.
 
-    cluster = SimCluster(world, settings)
-    await cluster.start()                       three brokers, which know each other
-    await cluster.create("orders", 2)
-    cluster.brokers[1].machine.kill()           `revive` starts it again
-    await cluster.heal()                        all is well, from now on
+cluster = SimCluster(world, settings)
+await cluster.start()                       three brokers, which know each other
+await cluster.create("orders", 2)
+cluster.brokers[1].machine.kill()           `revive` starts it again
+await cluster.heal()                        all is well, from now on
 """
 
 import asyncio
+import importlib.util
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.topics import NewTopic
-from anabranch.meta.image import NO_BROKER, ClusterImage
+from anabranch.meta.image import ClusterImage
 from anabranch.node import Node
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_file import load
+from tests.sim.elections import elect_instead
 from tests.sim.loop import Process
 from tests.sim.world import Machine, SimWorld, data_folder
 
@@ -40,6 +42,10 @@ _SETTINGS = {
 }
 
 
+SEES_TO_BROKERS = importlib.util.find_spec("anabranch.cluster.elector") is not None
+"""Whether the controller elects leaders as brokers come and go, and a broker takes its place again at once."""
+
+
 class SimBroker:
     def __init__(self, id: BrokerId, machine: Machine, settings: dict[str, str]) -> None:
         self.id = id
@@ -48,6 +54,7 @@ class SimBroker:
         self.node: Node | None = None
         """While it serves."""
         self.lives = 0
+        self.on_death: Callable[[SimBroker], None] = lambda broker: None
         self._config = self._configured(settings)
 
     def _configured(self, settings: dict[str, str]) -> BrokerConfig:
@@ -60,6 +67,8 @@ class SimBroker:
 
     def start(self) -> None:
         process = self.machine.start()
+        if not SEES_TO_BROKERS:
+            self.machine.world.store.end_all(self.name)
         self.lives += 1
         self.machine.world.loop.run_in(process, self._run(process))
 
@@ -80,8 +89,8 @@ class SimBroker:
 
     def _ended(self, process: Process) -> None:
         if self.machine.process is process:
-            self.gone()
             self.machine.kill()
+            self.on_death(self)
 
     def gone(self) -> None:
         self.node = None
@@ -103,6 +112,9 @@ class SimCluster:
             BrokerId(id): SimBroker(BrokerId(id), world.machine(f"b{id}"), settings)
             for id in range(1, size + 1)
         }
+        self._random = world.random("cluster")
+        for broker in self.brokers.values():
+            broker.on_death = self._bury
         self.topics: dict[str, int] = {}
 
     @property
@@ -129,12 +141,12 @@ class SimCluster:
         )
 
     def kill(self, broker: SimBroker) -> None:
-        broker.gone()
         broker.machine.kill()
+        self._bury(broker)
 
     def power_cut(self, broker: SimBroker) -> None:
-        broker.gone()
         broker.machine.power_cut()
+        self._bury(broker)
 
     async def heal(self) -> None:
         """Nothing is cut, slow, paused or dead any more."""
@@ -200,7 +212,9 @@ class SimCluster:
 
     async def create(self, name: str, partitions: int, **config: str) -> None:
         ids = sorted(self.brokers)
-        assignments = [(index, ids[index % len(ids) :] + ids[: index % len(ids)]) for index in range(partitions)]
+        assignments = [
+            (index, ids[index % len(ids) :] + ids[: index % len(ids)]) for index in range(partitions)
+        ]
         new = NewTopic(TopicName.from_kafka(name), assignments=assignments, config=config)
         broker = self.awake[0]
         assert broker.node is not None
@@ -233,26 +247,19 @@ class SimCluster:
                 for one in topic.partitions:
                     yield topic.name, one.index, one.leader, one.isr
 
+    # --- what a controller and a broker do that see to it themselves
+
+    def _bury(self, broker: SimBroker) -> None:
+        """Who has died leads no more before it lives again."""
+        broker.gone()
+        self._elect()
+
+    def _elect(self) -> None:
+        if not SEES_TO_BROKERS:
+            elect_instead(self.world.store, self._random, lambda id: self.brokers[id].serves)
+
     async def elect_the_living(self) -> None:
-        """Leaders that are not there are replaced, for ever: what a controller does that hears of it."""
-        lives: dict[BrokerId, int] = {}
+        """For ever."""
         while True:
             await asyncio.sleep(0.3)
-            here = {broker.id for broker in self.serving}
-            began = {id for id in here if lives.get(id) != self.brokers[id].lives}
-            for name, index, leader, isr in [*self.led()]:
-                if leader in here and leader not in began:
-                    continue
-                others = [id for id in isr if id in here and id != leader]
-                chosen = others[0] if others else leader if leader in here else NO_BROKER
-                if chosen == leader == NO_BROKER:
-                    continue
-                try:
-                    await self.elect(name, index, chosen, f"broker {leader} is gone")
-                except AnabranchError as error:
-                    self.world.say("-", f"no election: {error}")
-                    break
-            else:
-                lives.update({id: self.brokers[id].lives for id in began})
-
-
+            self._elect()

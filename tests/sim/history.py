@@ -67,7 +67,9 @@ class History:
         decided = [value for value in shown if value not in one.undecided]
         if [value for value in committed if value not in one.undecided] != decided:
             wrong = set(committed).symmetric_difference(decided) - one.undecided
-            raise Violation(f"{place}: committed readers get other records than were committed: {sorted(wrong)[:9]}")
+            raise Violation(
+                f"{place}: committed readers get other records than were committed: {sorted(wrong)[:9]}"
+            )
         if one.committed != committed[: len(one.committed)]:
             raise Violation(f"{place}: a committed reader saw something else than what is there in the end")
 
@@ -89,4 +91,6 @@ class History:
             if mine != expected:
                 raise Violation(f"{one.place}: producer {name}: {mine[:99]} are there in this order")
             if len(mine) < len(offsets):
-                raise Violation(f"{one.place}: producer {name}: {len(offsets)} acknowledged, {len(mine)} there")
+                raise Violation(
+                    f"{one.place}: producer {name}: {len(offsets)} acknowledged, {len(mine)} there"
+                )

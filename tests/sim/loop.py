@@ -123,7 +123,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def call_later(
-        self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: contextvars.Context | None = None,
     ) -> events.TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 

@@ -21,9 +21,11 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple
 
+from anabranch.client.destinations import TopicPartition
 from tests.sim.checks import Checks
 from tests.sim.clients import Clients
 from tests.sim.cluster import SimCluster
+from tests.sim.groups import GroupHistory, Member
 from tests.sim.history import History
 from tests.sim.nemesis import Nemesis
 from tests.sim.world import SimWorld, Traced
@@ -65,7 +67,12 @@ class Scenario:
         self.cluster = SimCluster(self.world, settings)
         self.checks = Checks(self.world, self.cluster)
         self.history = History()
-        self.nemesis = Nemesis(self.world, self.cluster, self.world.random("nemesis"), is_durable=self.is_durable)
+        places = [TopicPartition("orders", index) for index in range(self.partitions)]
+        self.group = GroupHistory("readers", places)
+        self.members = random.choice((0, 0, 2, 3))
+        self.nemesis = Nemesis(
+            self.world, self.cluster, self.world.random("nemesis"), is_durable=self.is_durable
+        )
 
     async def run(self) -> None:
         world, cluster = self.world, self.cluster
@@ -74,11 +81,18 @@ class Scenario:
         await cluster.create("orders", self.partitions)
         clients = Clients(world, cluster, self.history)
         clients.start("orders", self.partitions, self.producers)
-        beside += [asyncio.ensure_future(each) for each in (self._look(), cluster.revive(), cluster.elect_the_living())]
+        members = [Member(world, cluster, f"m{number}", self.group) for number in range(self.members)]
+        beside += [
+            asyncio.ensure_future(each)
+            for each in (self._look(), cluster.revive(), cluster.elect_the_living())
+        ]
         await self.nemesis.run(self.lasts_s)
         world.say("-", "heals")
         await cluster.heal()
         await clients.finish()
+        for member in members:
+            member.is_over = True
+        await cluster.until(lambda: all(one.is_done for one in members), "a member does not come to an end")
         await cluster.until(self.checks.is_settled, "the replicas do not become the same", _RECOVERY_S)
         self.checks.look()
         await clients.check()
@@ -172,13 +186,20 @@ def seeds_of(text: str) -> list[int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("seeds", type=seeds_of)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(sys.executable, [sys.executable, "-m", "tests.sim.run", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.sim.run", *sys.argv[1:]],
+            os.environ | {"PYTHONHASHSEED": "0"},
+        )
     gc.freeze()
     failed, simulated_s, took_s, acknowledged = 0, 0.0, 0.0, 0
     for outcome in outcomes(options.seeds, options.jobs):
@@ -188,14 +209,18 @@ def main() -> int:
         if outcome.failure:
             failed += 1
         if outcome.failure or options.trace:
-            tell(outcome)
-    each = f"{simulated_s:.0f} s simulated in {took_s:.1f} s, {simulated_s / max(took_s, 1e-9):.0f} per second"
+            tell(outcome, 4000 if options.trace else 100)
+        elif options.verbose:
+            print(f"seed {outcome.seed}: {outcome.simulated_s:.0f} s in {outcome.took_s:.1f} s", flush=True)
+    each = (
+        f"{simulated_s:.0f} s simulated in {took_s:.1f} s, {simulated_s / max(took_s, 1e-9):.0f} per second"
+    )
     print(f"{len(options.seeds)} seeds, {failed} failed; {each}; {acknowledged} records acknowledged")
     return 1 if failed else 0
 
 
-def tell(outcome: Outcome) -> None:
-    print("\n".join(outcome.trace))
+def tell(outcome: Outcome, most: int = 100) -> None:
+    print("\n".join(outcome.trace[-most:]))
     print(
         f"seed {outcome.seed}: {outcome.simulated_s:.1f} s in {outcome.took_s:.2f} s, {outcome.handles} handles, "
         f"{outcome.acknowledged} acknowledged, faults {outcome.faults}, digest {outcome.digest}"

@@ -22,7 +22,15 @@ from anabranch.base.errors import AnabranchError, SessionExpired, Unavailable
 from anabranch.meta import store as contract
 from anabranch.meta.plans import Plan, plan_create, plan_delete, plan_end_of, plan_multi, plan_put
 from anabranch.meta.session import Session, SessionState
-from anabranch.meta.store import Event, Operation, Versioned, check_data, check_operations, check_path, is_within
+from anabranch.meta.store import (
+    Event,
+    Operation,
+    Versioned,
+    check_data,
+    check_operations,
+    check_path,
+    is_within,
+)
 from anabranch.meta.tree import Change, Tree
 
 Schedule = Callable[[float, Callable[[], None]], object]
@@ -61,9 +69,7 @@ class SimStore:
         self._known: list[SimSession] = []  # those whose time is up, too
         self._ids = 0
 
-    def connect(
-        self, name: str, tell: Tell, pace: Pace = _AT_ONCE, timeout_s: float = inf
-    ) -> "SimSession":
+    def connect(self, name: str, tell: Tell, pace: Pace = _AT_ONCE, timeout_s: float = inf) -> "SimSession":
         self._known.append(made := SimSession(self, name, tell, pace, timeout_s))
         return made
 
@@ -85,6 +91,11 @@ class SimStore:
     def end(self, id: int) -> None:
         if self.sessions.pop(id, None) is not None:
             self.commit(plan_end_of(self.tree, id))
+
+    def end_all(self, name: str) -> None:
+        for id, session in tuple(self.sessions.items()):
+            if session.name == name:
+                self.end(id)
 
     def tick(self) -> None:
         for session in self._known:

@@ -33,7 +33,7 @@ STORE_HOST = "zk"
 SESSION_TIMEOUT_S = 9.0
 _EPOCH_MS = 1_800_000_000_000
 _TICK_S = 0.5
-_TRACE = 400
+_TRACE = 4000
 
 
 class SimClock:
