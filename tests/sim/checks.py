@@ -113,8 +113,8 @@ class Checks:
             for base, batch, after in _batches(part):
                 if safe.setdefault(base, batch) != batch:
                     raise Violation(
-                        f"{replica}: the batches at {base}, below the high watermark, differ: on {broker.name} "
-                        f"{_told(batch)}, elsewhere {_told(safe[base])}"
+                        f"{replica}: the batches at {base}, below the high watermark, differ: on "
+                        f"{broker.name} {_told(batch)}, elsewhere {_told(safe[base])}"
                     )
                 looked.end = after
                 at += len(batch)

@@ -12,10 +12,11 @@ import importlib.util
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from anabranch.base.errors import AnabranchError, Unavailable
+from anabranch.base.errors import AnabranchError, SessionExpired, Unavailable
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.topics import NewTopic
 from anabranch.meta.image import ClusterImage
+from anabranch.meta.session import SessionState
 from anabranch.node import Node
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_file import load
@@ -42,8 +43,14 @@ _SETTINGS = {
 }
 
 
-SEES_TO_BROKERS = importlib.util.find_spec("anabranch.cluster.elector") is not None
-"""Whether the controller elects leaders as brokers come and go, and a broker takes its place again at once."""
+def _is_there(part: str) -> bool:
+    return importlib.util.find_spec(f"anabranch.cluster.{part}") is not None
+
+
+SEES_TO_BROKERS = _is_there("elector")
+"""Whether the controller elects leaders as brokers come and go."""
+TAKES_ITS_PLACE = _is_there("registration")
+"""Whether a broker takes its place again that starts before its session is over, or whose session was."""
 
 
 class SimBroker:
@@ -67,7 +74,7 @@ class SimBroker:
 
     def start(self) -> None:
         process = self.machine.start()
-        if not SEES_TO_BROKERS:
+        if not TAKES_ITS_PLACE:
             self.machine.world.store.end_all(self.name)
         self.lives += 1
         self.machine.world.loop.run_in(process, self._run(process))
@@ -78,6 +85,8 @@ class SimBroker:
             node = Node(self._config, self.machine.node_world())
             await node.start()
             self.node = node
+            if not TAKES_ITS_PLACE:
+                node.parts.store.session.subscribe(lambda state: self._session_changed(node, state))
             assert node.failed is not None
             await node.failed
         except Exception as error:  # noqa: BLE001  # whatever it dies of, it is dead
@@ -86,6 +95,10 @@ class SimBroker:
                 world.failed(error)
         # A process cannot end itself from within: what is left of it would go on.
         world.loop.call_soon(self._ended, process, context=world.loop.nobody.context)
+
+    def _session_changed(self, node: Node, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and node.failed is not None and not node.failed.done():
+            node.failed.set_exception(SessionExpired("the session with the metadata store is over"))
 
     def _ended(self, process: Process) -> None:
         if self.machine.process is process:

@@ -3,8 +3,8 @@
     for number in range(3):
         Member(world, cluster, f"m{number}", group)      group: what all of them were told
 
-What is held against what they are told: in a generation a partition has one owner; what was committed is there
-when it is asked for, or something later.
+What they are told is held against this: in a generation a partition has one owner; what was committed is
+there when it is asked for, or something later.
 """
 
 import asyncio

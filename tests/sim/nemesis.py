@@ -154,7 +154,7 @@ class Nemesis:
         led = [*self._cluster.led()]
         if not led:
             return
-        name, index, leader, isr = self._random.choice(led)
+        name, index, _, isr = self._random.choice(led)
         to = NO_BROKER if self._random.random() < 0.2 else self._random.choice(isr)
         try:
             await self._cluster.elect(name, index, to, "the nemesis moves leaders")

@@ -128,6 +128,10 @@ def run(seed: int) -> Outcome:
             world.failure = error
     if world.failure is not None:
         failure = "".join(traceback.format_exception(world.failure))
+        inner = world.failure
+        while isinstance(inner, BaseExceptionGroup):
+            inner = inner.exceptions[0]
+        failure += f"{type(inner).__name__}: {inner}"
     return Outcome(
         seed,
         failure,
@@ -222,8 +226,9 @@ def main() -> int:
 def tell(outcome: Outcome, most: int = 100) -> None:
     print("\n".join(outcome.trace[-most:]))
     print(
-        f"seed {outcome.seed}: {outcome.simulated_s:.1f} s in {outcome.took_s:.2f} s, {outcome.handles} handles, "
-        f"{outcome.acknowledged} acknowledged, faults {outcome.faults}, digest {outcome.digest}"
+        f"seed {outcome.seed}: {outcome.simulated_s:.1f} s in {outcome.took_s:.2f} s, "
+        f"{outcome.handles} handles, {outcome.acknowledged} acknowledged, "
+        f"faults {outcome.faults}, digest {outcome.digest}"
     )
     if outcome.failure:
         print(outcome.failure)

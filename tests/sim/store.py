@@ -8,13 +8,14 @@ As with ZooKeeper, a session is served by a follower.  Changes are made at the l
 the follower has them later, tells its watchers in order, and answers reads with what it has.  What a session
 has written itself it sees.  Requests and answers of a session keep their order.
 
-A session whose host is cut off, paused or dead is not heard of: first it is in doubt and what was asked has no
-answer, then its time is up and its ephemeral nodes go.  When it is heard of again it learns that, and is
-another session from then on.
+A session whose host is cut off, paused or dead is not heard of: first it is in doubt and what was asked has
+no answer, then its time is up and its ephemeral nodes go.  When it is heard of again it learns that, and
+is another session from then on.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -128,6 +129,7 @@ class SimSession:
         self._asked: dict[asyncio.Future[Any], None] = {}
         self._watches: list[_Watch] = []
         self._held: list[Callable[[], None]] = []  # what passes when something passes again
+        self._late: list[Callable[[], None]] = []  # and of these, what watchers have not heard yet
         self._id = store.new_id(self)  # as the store has it; the session learns it later
         self.session = Session(self._id)
 
@@ -232,14 +234,16 @@ class SimSession:
 
         self._back(settle)
 
-    def _back(self, say: Callable[[], None]) -> None:
+    def _back(self, say: Callable[[], None], *, is_event: bool = False) -> None:
         """Have the process told, after what it was told before."""
         self._answers = max(self._answers, self._store.now() + self._pace.way_s())
-        self._store.schedule(self._answers, lambda: self._pass(say))
+        self._store.schedule(self._answers, lambda: self._pass(say, is_event))
 
-    def _pass(self, say: Callable[[], None]) -> None:
+    def _pass(self, say: Callable[[], None], is_event: bool) -> None:
         if self._held or not self._pace.reaches():
-            self._held.append(lambda: self._pass(say))
+            self._held.append(lambda: self._pass(say, is_event))
+            if is_event:
+                self._late.append(say)
         else:
             self._tell(say)
 
@@ -261,7 +265,7 @@ class SimSession:
                 if event is not None:
                     for watch in self._watches:
                         if is_within(event.path, watch.prefix):
-                            self._back(lambda watch=watch, event=event: self._fire(watch, event))  # type: ignore[misc]
+                            self._back(partial(self._fire, watch, event), is_event=True)
             self._seen += 1
 
     def _fire(self, watch: _Watch, event: Event) -> None:
@@ -289,14 +293,20 @@ class SimSession:
         if hasattr(self.session, "certain_until"):
             self.session.certain_until = store.now() + self.timeout_s * 2 / 3
         held, self._held = self._held, []
+        if held:
+            self._late.clear()
         for passes in held:
             passes()
         if not self.is_connected:
             self.is_connected = True
             if _MISSED is not None and self._pace.misses():
                 self._seen, self._view = len(store.commits), store.tree.copy()
+                self._late.clear()
                 for watch in self._watches:
-                    self._back(lambda watch=watch: self._fire(watch, Event(_MISSED, watch.prefix)))  # type: ignore[misc]
+                    self._tell(partial(self._fire, watch, Event(_MISSED, watch.prefix)))
+            late, self._late = self._late, []
+            for say in late:
+                self._tell(say)
             self._tell(self._connected)
             self._see(len(store.commits))
 
