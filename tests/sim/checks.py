@@ -42,7 +42,7 @@ class Checks:
     def __init__(self, world: SimWorld, cluster: SimCluster) -> None:
         self._world = world
         self._cluster = cluster
-        self._leaders: dict[tuple[Place, int], tuple[SimBroker, int]] = {}
+        self._leaders: dict[tuple[Place, int], tuple[SimBroker, int, int]] = {}
         self._watermarks: dict[tuple[Place, int], tuple[Partition, int]] = {}
         self._safe: dict[Place, dict[int, bytes]] = {}
         self._looked: dict[tuple[str, Place], _Looked] = {}
@@ -77,13 +77,20 @@ class Checks:
 
     def _check_leader(self, place: Place, broker: SimBroker, role: Partition) -> None:
         key = (place, role.leader_epoch)
-        first, life = self._leaders.setdefault(key, (broker, broker.lives))
-        if (first, life) != (broker, broker.lives):
-            who = f"{first.name} in its life {life} and {broker.name} in its life {broker.lives}"
-            raise Violation(f"{role}: {who} both lead in epoch {role.leader_epoch}")
+        first, life, end = self._leaders.get(key, (broker, broker.lives, 0))
+        if first is not broker:
+            raise Violation(f"{role}: {first.name} and {broker.name} both lead in epoch {role.leader_epoch}")
+        if life != broker.lives and role.log_end < end:
+            raise Violation(
+                f"{role}: {broker.name} leads again in epoch {role.leader_epoch}, from {role.log_end} on: "
+                f"its log ended at {end} before it was started again"
+            )
+        self._leaders[key] = (broker, broker.lives, role.log_end)
         known, watermark = self._watermarks.get(key, (role, 0))
         if known is not role:
-            raise Violation(f"{role}: {broker.name} leads twice in epoch {role.leader_epoch}")
+            if life == broker.lives:
+                raise Violation(f"{role}: {broker.name} leads twice in epoch {role.leader_epoch}")
+            watermark = 0
         if role.high_watermark < watermark:
             raise Violation(
                 f"{role}: the high watermark went back from {watermark} to {role.high_watermark} "
