@@ -39,6 +39,9 @@ SETTINGS = {
 Place = tuple[int, int]
 """Partition and offset."""
 
+NO_PARTITION = -1
+_NO_ANSWER = "code=_"  # the client's own errors begin so: the connection broke, or it took too long
+
 
 class Line(NamedTuple):
     time_s: float
@@ -60,7 +63,9 @@ class Member:
         for line in text.splitlines(keepends=True):
             if line.endswith("\n"):
                 time_s, what, *rest = line.split()
-                place = (int(rest[0]), int(rest[1])) if what in ("got", "settles", "done") else (-1, -1)
+                if what == "failed":
+                    rest.insert(1, "-1")  # for all offsets of the partition
+                place = (int(rest[0]), int(rest[1])) if rest else (NO_PARTITION, -1)
                 found.append(Line(float(time_s), what, place, " ".join(rest[2:])))
         return found
 
@@ -108,9 +113,23 @@ class ShareGroup:
         return sorted(lines, key=lambda line: line.time_s)
 
     def perhaps_settled(self) -> set[Place]:
-        """What those that were killed had begun to tell the broker, and may have told it."""
-        killed = [member for member in self.members if member.killed_s < float("inf")]
-        return {line.place for member in killed for line in member.lines() if line.what == "settles"}
+        """What somebody had begun to tell the broker, which may have heard it before either was killed."""
+        told: set[Place] = set()
+        for member in self.members:
+            settles: set[Place] = set()
+            for line in member.lines():
+                if line.what == "settles":
+                    settles.add(line.place)
+                elif line.what == "done":
+                    settles.discard(line.place)
+                elif line.what == "failed":
+                    failed = {place for place in settles if line.place[0] in (place[0], NO_PARTITION)}
+                    settles -= failed
+                    if _NO_ANSWER in line.rest:
+                        told |= failed
+            if member.killed_s < float("inf"):
+                told |= settles
+        return told
 
     def finishes(self, places: set[Place]) -> None:
         wanted = places - self.perhaps_settled()

@@ -21,6 +21,7 @@ from anabranch.cli.failure import CommandError
 _STARTED = time.monotonic()
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 _PIPE_CLOSED = 141  # 128 + SIGPIPE
+_HELP = frozenset(("--help", "-h"))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,6 +47,8 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments in (["--version"], ["-V"]):
         print(f"anabranch {__version__}")
         return 0
+    if arguments and not _HELP.intersection(arguments):
+        os.environ.setdefault("TYPER_USE_RICH", "0")  # loading what draws help takes longer than most commands
     from anabranch.cli import app
 
     return app.run(arguments)
