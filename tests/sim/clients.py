@@ -264,6 +264,7 @@ class Clients:
         await self._cluster.until(lambda: all(each.is_done for each in both), "a reader gets no answer")
 
     async def check(self) -> None:
+        shown: dict[TopicPartition, list[bytes]] = {}
         for place, (plain, committed) in self.readers.items():
             for reader in (plain, committed):
                 reader.is_done = False
@@ -274,5 +275,6 @@ class Clients:
             )
             assert plain.found is not None
             assert committed.found is not None
-            shown = [value for _, value in sorted(committed.found.items())]
-            self.history.check(place, plain.found, shown)
+            shown[place] = [value for _, value in sorted(committed.found.items())]
+            self.history.check(place, plain.found, shown[place])
+        self.history.check_transactions(shown)

@@ -23,9 +23,6 @@ class Partition:
         """By offset, what somebody was told is there."""
         self.acknowledged: dict[str, list[int]] = {}
         """By producer, the offsets of its records, in order; UNKNOWN if nobody said."""
-        self.aborted: set[bytes] = set()
-        self.undecided: set[bytes] = set()
-        """Of transactions that nobody knows the end of."""
         self.committed: list[bytes] = []
         """What a committed reader saw, in order."""
         self.read_to = {False: 0, True: 0}
@@ -47,9 +44,17 @@ class Partition:
             offsets.append(UNKNOWN if base == UNKNOWN else base + i)
 
 
+class Transaction:
+    def __init__(self, values: dict[TopicPartition, list[bytes]]) -> None:
+        self.values = values
+        self.is_committed: bool | None = False
+        """None if nobody told."""
+
+
 class History:
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.transactions: list[Transaction] = []
 
     def of(self, place: TopicPartition) -> Partition:
         return self.partitions.setdefault(place, Partition(place))
@@ -61,17 +66,30 @@ class History:
     def check(self, place: TopicPartition, everything: dict[int, bytes], committed: list[bytes]) -> None:
         """Hold what was promised against what the partition has in the end, to either kind of reader."""
         one = self.of(place)
+        aborted, undecided = self._of_transactions(place, False), self._of_transactions(place, None)
         self._check_kept(one, everything)
         self._check_order(one, everything)
-        shown = [value for _, value in sorted(everything.items()) if value not in one.aborted]
-        decided = [value for value in shown if value not in one.undecided]
-        if [value for value in committed if value not in one.undecided] != decided:
-            wrong = set(committed).symmetric_difference(decided) - one.undecided
+        shown = [value for _, value in sorted(everything.items()) if value not in aborted]
+        decided = [value for value in shown if value not in undecided]
+        if [value for value in committed if value not in undecided] != decided:
+            wrong = set(committed).symmetric_difference(decided) - undecided
             raise Violation(
                 f"{place}: committed readers get other records than were committed: {sorted(wrong)[:9]}"
             )
         if one.committed != committed[: len(one.committed)]:
             raise Violation(f"{place}: a committed reader saw something else than what is there in the end")
+
+    def _of_transactions(self, place: TopicPartition, is_committed: bool | None) -> set[bytes]:
+        found = (one.values.get(place, ()) for one in self.transactions if one.is_committed is is_committed)
+        return {value for values in found for value in values}
+
+    def check_transactions(self, committed: dict[TopicPartition, list[bytes]]) -> None:
+        """Those whose end nobody told are there whole, or not at all."""
+        there = {place: set(values) for place, values in committed.items()}
+        for one in self.transactions:
+            is_there = [value in there[place] for place, values in one.values.items() for value in values]
+            if one.is_committed is None and any(is_there) and not all(is_there):
+                raise Violation(f"half of a transaction is committed, of {one.values}")
 
     def _check_kept(self, one: Partition, everything: dict[int, bytes]) -> None:
         lost = {offset: value for offset, value in one.at.items() if everything.get(offset) != value}

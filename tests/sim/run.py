@@ -28,6 +28,7 @@ from tests.sim.cluster import SimCluster
 from tests.sim.groups import GroupHistory, Member
 from tests.sim.history import History
 from tests.sim.nemesis import Nemesis
+from tests.sim.transactions import SPAN_BROKERS, Transactor
 from tests.sim.world import SimWorld, Traced
 
 _LOOK_S = 0.1
@@ -69,6 +70,7 @@ class Scenario:
         self.history = History()
         places = [TopicPartition("orders", index) for index in range(self.partitions)]
         self.group = GroupHistory("readers", places)
+        self.transactors = random.choice((0, 0, 1, 2)) if SPAN_BROKERS else 0
         self.members = random.choice((0, 0, 2, 3))
         self.nemesis = Nemesis(
             self.world, self.cluster, self.world.random("nemesis"), is_durable=self.is_durable
@@ -81,6 +83,10 @@ class Scenario:
         await cluster.create("orders", self.partitions)
         clients = Clients(world, cluster, self.history)
         clients.start("orders", self.partitions, self.producers)
+        clients.writers += [
+            Transactor(world, cluster, f"t{number}", list(clients.readers), self.history)
+            for number in range(self.transactors)
+        ]
         members = [Member(world, cluster, f"m{number}", self.group) for number in range(self.members)]
         beside += [
             asyncio.ensure_future(each)
