@@ -12,7 +12,7 @@ from random import Random
 
 from anabranch.base.errors import AnabranchError
 from anabranch.meta.image import NO_BROKER
-from tests.sim.cluster import SimBroker, SimCluster
+from tests.sim.cluster import SEES_TO_BROKERS, SimBroker, SimCluster
 from tests.sim.world import STORE_HOST, SimWorld
 
 Fault = Callable[[SimBroker, float], Awaitable[None]]
@@ -155,7 +155,9 @@ class Nemesis:
         if not led:
             return
         name, index, _, isr = self._random.choice(led)
-        to = NO_BROKER if self._random.random() < 0.2 else self._random.choice(isr)
+        to = self._random.choice(isr)
+        if not SEES_TO_BROKERS and self._random.random() < 0.2:  # else it is for the controller to say
+            to = NO_BROKER
         try:
             await self._cluster.elect(name, index, to, "the nemesis moves leaders")
         except AnabranchError as error:
