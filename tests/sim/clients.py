@@ -112,7 +112,7 @@ class Producer(Client):
                 if not number:
                     await settled.wait()  # whom a leader does not know may begin anywhere
                 number += count
-                await self.pause(0.4)
+                await self.pause(0.02 if self.random.random() < 0.2 else 1.0)
 
     async def _store(self, batch: bytearray, number: int, count: int, turn: Any) -> None:
         """Send `batch` until it is stored.  What is out of order waits for the one before it."""

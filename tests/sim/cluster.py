@@ -171,6 +171,7 @@ class SimCluster:
         world.wire.slow.clear()
         for machine in world.machines.values():
             machine.sync_s, machine.lag_s = 0.002, 0.01
+            machine.disk.disarm()
             machine.disk.sync_error, machine.disk.room_bytes, machine.disk.cold = None, 1 << 40, 0.0
             if machine.process is not None:
                 world.loop.resume(machine.process)

@@ -4,6 +4,7 @@
     disk.power_cut()       unsynced bytes and names are lost, from some point on that chance chooses
     disk.speed             seconds that a sync or a read takes are drawn from there
     disk.room_bytes        how much may still be appended
+    disk.arm(3, die)       the process dies at the fourth change from now on, in the middle of what it does
     disk.sync_error        what a sync raises, if anything
     disk.hold()            as when the process is gone: whoever still writes is refused
 
@@ -25,6 +26,10 @@ from anabranch.base.executors import Executors
 
 _FOLDER = None
 _READING_THREADS = 8
+
+
+class Crash(BaseException):
+    """Not an Exception: nobody handles the end of the process."""
 
 
 class Content:
@@ -160,6 +165,8 @@ class MemoryDisk:
         self.room_bytes = 1 << 40
         self.sync_error: OSError | None = None
         self.syncs = 0
+        self._left: int | None = None
+        self._die: Callable[[], None] = lambda: None
         self.cold = 0.0
         """How often what is read is not in memory."""
         self._names: dict[str, Content | None] = {"/": _FOLDER}
@@ -177,7 +184,20 @@ class MemoryDisk:
 
     def detach(self) -> None:
         """The process is gone."""
-        self._holder = None
+        self._holder = self._left = None
+
+    def arm(self, steps: int, die: Callable[[], None]) -> None:
+        self._left, self._die = steps, die
+
+    def disarm(self) -> None:
+        self._left = None
+
+    def step(self) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                self._die()
+                raise Crash
 
     def is_held(self, holder: object) -> bool:
         return self._holder is holder
@@ -230,6 +250,7 @@ class Attached:
     def check_lives(self) -> None:
         if not self.disk.is_held(self):
             raise OSError(errno.EIO, "the process is gone")
+        self.disk.step()
 
     def take_room(self, size: int, path: Path) -> None:
         self.check_lives()

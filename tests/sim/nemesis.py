@@ -7,6 +7,7 @@ Each fault begins, lasts, and ends by itself; `SimCluster.heal` ends those that 
 """
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -24,6 +25,7 @@ class Nemesis:
         self._world = world
         self._cluster = cluster
         self._random = random
+        self._is_durable = is_durable
         self._tasks: list[asyncio.Task[None]] = []
         self.counts: dict[str, int] = {}
         self._faults: dict[str, tuple[Fault, float]] = {
@@ -33,6 +35,10 @@ class Nemesis:
             "reset": (self._reset, 1.0),
             "kill": (self._kill, 1.0),
             "power cut": (self._power_cut, 1.0 if is_durable else 0.0),
+            "death while writing": (self._die_writing, 1.0),
+            "failing disk": (self._failing_disk, 0.3 if is_durable else 0.0),
+            "full disk": (self._full_disk, 0.5),
+            "session over": (self._end_session, 0.7),
             "pause": (self._pause, 1.0),
             "clock": (self._clock, 0.5),
             "slow disk": (self._slow_disk, 0.7),
@@ -113,6 +119,18 @@ class Nemesis:
             self._cluster.power_cut(broker)
             await self._start_later(broker, lasts_s)
 
+    async def _die_writing(self, broker: SimBroker, lasts_s: float) -> None:
+        """In the middle of what it writes next."""
+        die = (
+            self._cluster.power_cut
+            if self._is_durable and self._random.random() < 0.5
+            else self._cluster.kill
+        )
+        broker.machine.disk.arm(self._random.randint(0, 40), lambda: die(broker))
+        await asyncio.sleep(lasts_s)
+        if broker.machine.is_running:
+            broker.machine.disk.disarm()
+
     async def _start_later(self, broker: SimBroker, lasts_s: float) -> None:
         try:
             await asyncio.sleep(lasts_s)
@@ -142,6 +160,19 @@ class Nemesis:
         broker.machine.disk.cold = self._random.random()
         await asyncio.sleep(lasts_s)
         broker.machine.disk.cold = 0.0
+
+    async def _failing_disk(self, broker: SimBroker, lasts_s: float) -> None:
+        broker.machine.disk.sync_error = OSError(errno.EIO, "bad block")
+        await asyncio.sleep(lasts_s)
+        broker.machine.disk.sync_error = None
+
+    async def _full_disk(self, broker: SimBroker, lasts_s: float) -> None:
+        broker.machine.disk.room_bytes = self._random.choice((0, 100, 2000))
+        await asyncio.sleep(lasts_s)
+        broker.machine.disk.room_bytes = 1 << 40
+
+    async def _end_session(self, broker: SimBroker, lasts_s: float) -> None:
+        self._world.store.end_all(broker.name)
 
     async def _lag(self, broker: SimBroker, lasts_s: float) -> None:
         broker.machine.lag_s = self._random.choice((0.1, 1.0, 4.0))

@@ -58,7 +58,7 @@ class Scenario:
         self.producers = random.randint(1, 2)
         self.lasts_s = random.choice((10.0, 20.0, 40.0))
         settings = {
-            "replica.fetch.wait.max.ms": random.choice(("50", "500", "500")),
+            "replica.fetch.wait.max.ms": random.choice(("50", "500", "500", "500")),
             "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
             "log.roll.ms": random.choice(("2000", "604800000")),
             "log.flush.offset.checkpoint.interval.ms": random.choice(("1000", "60000")),

@@ -202,7 +202,7 @@ class SimSession:
         return await self._send(work)
 
     async def _send(self, work: Callable[[], Any]) -> Any:
-        if not self.is_connected:
+        if not self.is_connected or not self._pace.runs():
             raise Unavailable("the metadata store cannot be reached")
         answer = asyncio.get_running_loop().create_future()
         self._asked[answer] = None
