@@ -8,7 +8,6 @@ A bug is a function that changes a class of the broker in the process of one run
 
 import argparse
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from anabranch.meta.image import PartitionImage
 from anabranch.partition.following import Following
 from anabranch.partition.partition import ALL, Partition
 from anabranch.partition.partition_log import Isolation
-from tests.sim.run import outcomes, seeds_of
+from tests.sim.run import outcomes, seeds_of, warm_up
 
 _SEEDS = "1..200"
 
@@ -135,7 +134,7 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
         command = [sys.executable, "-m", "tests.sim.planted", *sys.argv[1:]]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
-    gc.freeze()
+    warm_up()
     missed = 0
     for name in [options.name] if options.name else PLANTED:
         found = seeds_until_found(name, options.seeds, options.jobs)
@@ -148,4 +147,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)

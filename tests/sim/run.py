@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from math import inf
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from tests.sim.transactions import SPAN_BROKERS, Transactor
 from tests.sim.world import SimWorld, Traced
 
 _LOOK_S = 0.1
+_kept: list[Any] = []
 _RECOVERY_S = 180.0
 
 
@@ -50,13 +52,13 @@ class Outcome(NamedTuple):
 class Scenario:
     """What a seed stands for."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, most_s: float = inf) -> None:
         self.world = SimWorld(seed)
         self.random = random = self.world.random("scenario")
         self.is_durable = random.random() < 0.5
         self.partitions = random.randint(1, 3)
         self.producers = random.randint(1, 2)
-        self.lasts_s = random.choice((10.0, 20.0, 40.0))
+        self.lasts_s = min(most_s, random.choice((10.0, 20.0, 40.0)))
         settings = {
             "replica.fetch.wait.max.ms": random.choice(("50", "500", "500", "500")),
             "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
@@ -114,17 +116,18 @@ class Scenario:
                 self.world.failed(error)
 
 
-def run(seed: int) -> Outcome:
-    """To be called once in a process: what the dead of a simulation hold is never let go."""
+def run(seed: int, most_s: float = inf) -> Outcome:
+    """In a process that then ends: what the dead of a simulation hold must not be let go."""
     began = time.process_time()
     gc.disable()  # or it would choose when what was left alone ends
     logging.disable(logging.NOTSET)
-    scenario = Scenario(seed)
+    scenario = Scenario(seed, most_s)
+    _kept.append(scenario)
     world = scenario.world
     root = logging.getLogger("anabranch")
     root.setLevel(logging.INFO)
     root.propagate = False
-    root.addHandler(Traced(world))
+    root.handlers[:] = [Traced(world)]
     asyncio.set_event_loop(world.loop)
     failure = ""
     try:
@@ -152,6 +155,12 @@ def run(seed: int) -> Outcome:
 
 
 # --- many
+
+
+def warm_up() -> None:
+    """Have all processes begin with what a run imports and compiles."""
+    run(0, most_s=1.0)
+    gc.freeze()
 
 
 def outcomes(seeds: list[int], jobs: int, prepare: Callable[[], None] = lambda: None) -> Iterator[Outcome]:
@@ -210,7 +219,7 @@ def main() -> int:
             [sys.executable, "-m", "tests.sim.run", *sys.argv[1:]],
             os.environ | {"PYTHONHASHSEED": "0"},
         )
-    gc.freeze()
+    warm_up()
     failed, simulated_s, took_s, acknowledged = 0, 0.0, 0.0, 0
     for outcome in outcomes(options.seeds, options.jobs):
         simulated_s += outcome.simulated_s
@@ -242,4 +251,6 @@ def tell(outcome: Outcome, most: int = 100) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # without letting go of what the dead hold
