@@ -20,8 +20,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from math import inf
 from multiprocessing.connection import Connection, Pipe, wait
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from anabranch.base import seldom
 from anabranch.client.destinations import TopicPartition
 from tests.sim.checks import Checks
 from tests.sim.clients import Clients
@@ -128,6 +130,7 @@ def run(seed: int, most_s: float = inf) -> Outcome:
     root.setLevel(logging.INFO)
     root.propagate = False
     root.handlers[:] = [Traced(world)]
+    seldom.time = SimpleNamespace(monotonic=world.loop.time)  # or lines come by the time that the run takes
     asyncio.set_event_loop(world.loop)
     failure = ""
     try:

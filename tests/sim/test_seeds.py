@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-SEEDS = "1..20"
+SEEDS = "1..12"
 _LONG_S = 280
 
 
@@ -30,7 +30,7 @@ def test_seeds_keep_their_promises() -> None:
     said = sim("run", SEEDS)
     acknowledged = re.search(r"(\d+) records acknowledged", said)
     assert acknowledged is not None
-    assert int(acknowledged[1]) > 1000, "there was hardly any load"
+    assert int(acknowledged[1]) > 500, "there was hardly any load"
 
 
 def test_a_seed_is_the_same_run_each_time() -> None:
