@@ -40,6 +40,8 @@ class Sender(threading.Thread):
         self._producer = self._client.create_producer(
             topic,
             producer_name="counter",
+            # Else it counts anew when it comes back before its first receipt, and is taken to repeat itself.
+            initial_sequence_id=1,
             send_timeout_millis=0,
             batching_enabled=batched,
             batching_max_publish_delay_ms=5,
