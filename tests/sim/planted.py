@@ -16,11 +16,11 @@ from typing import Any
 from anabranch.groups import runtime
 from anabranch.groups.replaying import replay_from
 from anabranch.log.truncation import truncate_to
-from anabranch.meta.image import PartitionImage
 from anabranch.partition.following import Following
 from anabranch.partition.partition import ALL, Partition
 from anabranch.partition.partition_log import Isolation
-from tests.sim.run import outcomes, seeds_of, warm_up
+from anabranch.partition.watermark import HighWatermark
+from tests.sim.run import DIED, outcomes, seeds_of, warm_up
 
 _SEEDS = "1..200"
 
@@ -65,15 +65,17 @@ def acknowledge_early() -> None:
 
 
 def believe_a_stale_isr() -> None:
-    """A leader takes fewer to be in sync than the controller elects from."""
-    in_sync = Partition._in_sync
+    """A leader takes the slowest replica to be out of sync, and the controller elects it all the same."""
 
-    def fewer(self: Partition, state: PartitionImage) -> tuple[frozenset[Any], int]:
-        isr, least = in_sync(self, state)
-        last = max((broker for broker in isr if broker != self._broker), default=None)
-        return (isr - {last} if len(isr) > least else isr), least
+    def advance(self: HighWatermark) -> bool:
+        ends = sorted(self._ends.get(replica, -1) for replica in self._in_sync)
+        safe = ends[1 if len(ends) > self._min_insync else 0]
+        if self.lacks_replicas or safe <= self.offset:
+            return False
+        self.offset = safe
+        return True
 
-    Partition._in_sync = fewer  # type: ignore[method-assign]
+    HighWatermark._advance = advance  # type: ignore[method-assign]
 
 
 def load_to_the_watermark() -> None:
@@ -118,6 +120,8 @@ PLANTED: dict[str, Callable[[], None]] = {
 def seeds_until_found(name: str, seeds: list[int], jobs: int = 1) -> tuple[int, str] | None:
     """How many seeds it took, and what was found; None if nothing was."""
     for tried, outcome in enumerate(outcomes(seeds, jobs, PLANTED[name]), 1):
+        if outcome.failure == DIED:
+            raise RuntimeError(f"{name}: the bug cannot be planted any more")
         if outcome.failure:
             return tried, f"seed {outcome.seed}: {outcome.failure.strip().splitlines()[-1]}"
     return None

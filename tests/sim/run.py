@@ -37,6 +37,7 @@ from tests.sim.world import SimWorld, Traced
 _LOOK_S = 0.1
 _kept: list[Any] = []
 _RECOVERY_S = 180.0
+DIED = "the process died"
 
 
 class Outcome(NamedTuple):
@@ -185,7 +186,7 @@ def outcomes(seeds: list[int], jobs: int, prepare: Callable[[], None] = lambda: 
             try:
                 outcome = ready.recv()
             except EOFError:
-                outcome = Outcome(seed, "the process died", [], 0, 0, 0, 0, {}, "")
+                outcome = Outcome(seed, DIED, [], 0, 0, 0, 0, {}, "")
             ready.close()
             os.waitpid(child, 0)
             yield outcome
