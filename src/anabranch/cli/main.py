@@ -48,7 +48,9 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"anabranch {__version__}")
         return 0
     if arguments and not _HELP.intersection(arguments):
-        os.environ.setdefault("TYPER_USE_RICH", "0")  # loading what draws help takes longer than most commands
+        os.environ.setdefault(
+            "TYPER_USE_RICH", "0"
+        )  # loading what draws help takes longer than most commands
     from anabranch.cli import app
 
     return app.run(arguments)
