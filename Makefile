@@ -1,7 +1,7 @@
 # Every target does its own set-up: the first one makes .venv, later ones find it up to date.
 # Several processes run the tests, a file each and those on Spark together: tests/support/schedule.py.
 # PYTHON=/path/to/python picks the interpreter (3.11 or newer); PYTEST="-k name" narrows a test run.
-# DEMO="--quick" is for the demo's options (DEMO=--help).
+# DEMO="--quick" is for the demo's options (DEMO=--help).  SEEDS=17 or SEEDS=1..1000 is for the simulation.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,9 +11,10 @@ PARALLEL := -n auto --dist loadfile --durations=10 --durations-min=1
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST ?=
 DEMO ?=
+SEEDS ?= 1..100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-fast test-spark fmt docs proto soak bench anchors compat-java compat-go java clean
+.PHONY: help setup demo check test test-fast test-spark sim fmt docs proto soak bench anchors compat-java compat-go java clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +42,9 @@ test-fast: $(STAMP) ## the tests without clients, processes and Java: less than 
 
 test-spark: $(STAMP) ## the tests that start a JVM
 	$(BIN)/python -m pytest -q $(PARALLEL) -n 2 -m jvm tests/spark tests/pipelines tests/demo $(PYTEST)
+
+sim: $(STAMP) ## simulated clusters with faults, one for each of SEEDS=a..b
+	PYTHONPATH=src:. PYTHONHASHSEED=0 $(BIN)/python -m tests.sim.run $(SEEDS) --jobs $$(nproc)
 
 fmt: $(STAMP) ## format, and fix what the linter can
 	$(BIN)/ruff format .

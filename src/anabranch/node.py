@@ -66,9 +66,9 @@ class Node:
         log.info("broker %d: starting, data folder %s", told.node_id, told.data_dir.absolute())
         self.failed = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as undo:
-            self._lock = DataFolderLock(self._config.node.data_dir)
-            undo.callback(self._lock.release)
             self.parts = parts = NodeParts(self._config, self._world)
+            self._lock = DataFolderLock(parts.disk, self._config.node.data_dir)
+            undo.callback(self._lock.release)
             await parts.open()
             undo.push_async_callback(parts.abandon)
             reception = Reception(parts.dynamic, parts.most_connections)

@@ -24,6 +24,7 @@ from anabranch.meta.store import (
     Put,
     Versioned,
 )
+from tests.sim.store import SimStore
 from tests.support.metadata import content, contents
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -71,10 +72,26 @@ def over_zookeeper(server: ZooKeeperServer) -> Opener:
     return Opener(connect)
 
 
-@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.jvm)])
+def simulated() -> Opener:
+    loop = asyncio.get_running_loop()
+
+    def schedule(when: float, callback: Callable[[], None]) -> None:
+        loop.call_soon(callback)
+
+    store = SimStore(schedule, lambda: 0.0)
+
+    async def connect(other: MetadataStore | None) -> MetadataStore:
+        return store.connect("test", loop.call_soon)
+
+    return Opener(connect)
+
+
+@pytest.fixture(params=["embedded", "simulated", pytest.param("zookeeper", marks=pytest.mark.jvm)])
 async def opener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
     if request.param == "embedded":
         opener = embedded(tmp_path)
+    elif request.param == "simulated":
+        opener = simulated()
     else:
         opener = over_zookeeper(request.getfixturevalue("zookeeper"))
     yield opener

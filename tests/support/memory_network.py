@@ -6,6 +6,7 @@
     link = await a.connect("b", 9092, peer, 1.0)
     wire.delay("a", "b", 0.02)                     # each way, in the loop's time
     wire.cut("a", "b")                             # nothing passes and nobody is told, until `mend`
+    wire.cut("a", "b", one_way=True)               # nothing passes from a to b
     wire.reset("a", "b")                           # connections break, as when a router forgets them
     wire.down("b")                                 # as when its process is killed
 
@@ -16,6 +17,8 @@ sender, by reference.
     send ─> queue ─ window ─> on the way ─ delay, cut ─> arrived ─ paused? ─> Peer.received
 
 Time is the running loop's and there is no chance here, so a loop with virtual time replays a run exactly.
+What a host is told it is told by `soon`, and what is on the way is no host's: a simulation, in which hosts
+are paused and killed, overrides `soon` and `at`.
 """
 
 import asyncio
@@ -33,6 +36,7 @@ from anabranch.base.network import Chunk, FileRange, Peer, SocketOptions
 WINDOW_BYTES = 128 << 10
 _PIECE_BYTES = 64 << 10
 _END = b""  # behind the last byte of a direction; no other piece is empty
+_NOBODY = cast(Peer, None)  # accepted by the host, and not yet by who listens there
 _HERE = ("localhost", "127.0.0.1", "0.0.0.0", "::1", "::")
 
 
@@ -44,30 +48,35 @@ class Wire:
         self.listeners: dict[tuple[str, int], MemoryListener] = {}
         self.links: dict[MemoryLink, None] = {}
         self.ports = count(10_000)
-        self._delays: dict[frozenset[str], float] = {}
-        self._cuts: dict[frozenset[str], asyncio.Event] = {}
+        self._delays: dict[tuple[str, str], float] = {}
+        self._cuts: dict[tuple[str, str], asyncio.Event] = {}
 
     def host(self, name: str) -> "MemoryNetwork":
         return MemoryNetwork(self, name)
 
     def delay(self, one: str, other: str, delay_s: float) -> None:
-        """How long it takes from here to there."""
-        self._delays[frozenset((one, other))] = delay_s
+        """How long it takes from here to there, and back."""
+        self._delays[one, other] = self._delays[other, one] = delay_s
 
     def delay_s(self, one: str, other: str) -> float:
-        return self._delays.get(frozenset((one, other)), 0.0)
+        """How long what leaves `one` now takes to `other`."""
+        return self._delays.get((one, other), 0.0)
 
-    def cut(self, one: str, other: str) -> None:
-        self._cuts.setdefault(frozenset((one, other)), asyncio.Event())
+    def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
+        self._cuts.setdefault((one, other), asyncio.Event())
+        if not one_way:
+            self._cuts.setdefault((other, one), asyncio.Event())
 
     def is_cut(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._cuts
+        """Whether nothing passes from `one` to `other`."""
+        return (one, other) in self._cuts
 
     def mend(self, one: str, other: str) -> None:
         """What was on the way arrives after all, as TCP sends it again."""
-        mended = self._cuts.pop(frozenset((one, other)), None)
-        if mended is not None:
-            mended.set()
+        mended = [self._cuts.pop(way) for way in ((one, other), (other, one)) if way in self._cuts]
+        for event in mended:
+            event.set()
+        if mended:
             for link in self._between(one, other):
                 link.mended()
 
@@ -76,21 +85,36 @@ class Wire:
         for link in self._between(one, other):
             link.lost()
 
-    def down(self, name: str) -> None:
-        """A host is gone: nobody listens there any more, and its connections break."""
+    def down(self, name: str, *, is_killed: bool = False) -> None:
+        """A host is gone: nobody listens there any more, and its connections break.
+
+        What a process that `is_killed` has sent still arrives.
+        """
         for listener in [listener for listener in self.listeners.values() if listener.host == name]:
             listener.close()
         for link in [link for link in self.links if link.host == name]:
-            link.lost()
+            if is_killed:
+                link.abort()
+            else:
+                link.lost()
 
     def _between(self, one: str, other: str) -> "list[MemoryLink]":
         return [link for link in self.links if {link.host, link.other_host} == {one, other}]
 
     async def travel(self, one: str, other: str) -> None:
         """Take the time from one host to the other, for as long as nothing passes."""
-        while (cut := self._cuts.get(frozenset((one, other)))) is not None:
+        while (cut := self._cuts.get((one, other))) is not None:
             await cut.wait()
         await asyncio.sleep(self.delay_s(one, other))
+
+    def soon(self, host: str, callback: Callable[[], None]) -> asyncio.Handle:
+        """Tell somebody on `host` something."""
+        return asyncio.get_running_loop().call_soon(callback)
+
+    def at(self, when: float, callback: Callable[[], None]) -> asyncio.Handle:
+        """Do what no host does, by the loop's time."""
+        loop = asyncio.get_running_loop()
+        return loop.call_at(when, callback) if when > loop.time() else loop.call_soon(callback)
 
 
 class MemoryListener:
@@ -131,7 +155,7 @@ class MemoryNetwork:
                 listener = wire.listeners.get((there, port))
                 if listener is not None:
                     mine = MemoryLink(wire, peer, self.name, there, place)
-                    mine.meet(listener.factory(), f"{self.name}:{next(wire.ports)}")
+                    mine.meet(listener.factory, f"{self.name}:{next(wire.ports)}")
                 await wire.travel(there, self.name)
         except BaseException as error:
             if mine is not None:
@@ -201,11 +225,18 @@ class MemoryLink:
 
     # --- life
 
-    def meet(self, peer: Peer, remote: str) -> None:
-        """Open the other end, where `peer` is the upper half and this end is called `remote`."""
-        self.other = MemoryLink(self._wire, peer, self.other_host, self.host, remote)
-        self.other.other = self
-        self.other.opened()
+    def meet(self, factory: Callable[[], Peer], remote: str) -> None:
+        """Have an other end, which `factory` makes the upper half of and calls this one `remote`."""
+        other = self.other = MemoryLink(self._wire, _NOBODY, self.other_host, self.host, remote)
+        other.other = self
+        self._wire.links[other] = None  # it may break before anybody there has heard of it
+
+        def accept() -> None:
+            if not other._gone:
+                other._peer = factory()
+                other.opened()
+
+        self._wire.soon(self.other_host, accept)
 
     def opened(self) -> bool:
         """Begin, unless it is over already."""
@@ -237,7 +268,8 @@ class MemoryLink:
         self.unsent = 0
         if self in self._wire.links:  # it was opened
             del self._wire.links[self]
-            self._loop.call_soon(self._peer.closed)
+            if self._peer is not _NOBODY:
+                self._wire.soon(self.host, self._peer.closed)
 
     # --- sending
 
@@ -291,7 +323,7 @@ class MemoryLink:
         self._window += size
         if self._blocked:
             self._blocked = False
-            self._loop.call_soon(self._go_on)
+            self._wire.soon(self.host, self._go_on)
 
     # --- on the way
 
@@ -309,11 +341,7 @@ class MemoryLink:
 
     def _arrive_soon(self) -> None:
         if self._arriving is None and self._on_the_way:
-            due = self._on_the_way[0][0]
-            if due > self._loop.time():
-                self._arriving = self._loop.call_at(due, self._arrive)
-            else:
-                self._arriving = self._loop.call_soon(self._arrive)
+            self._arriving = self._wire.at(self._on_the_way[0][0], self._arrive)
 
     def _arrive(self) -> None:
         self._arriving = None
@@ -334,7 +362,7 @@ class MemoryLink:
 
     def _take_soon(self) -> None:
         if self._taking is None and self._arrived and not self._paused and not self._gone:
-            self._taking = self._loop.call_soon(self._take)
+            self._taking = self._wire.soon(self.host, self._take)
 
     def _take(self) -> None:
         """One buffer's worth; others have their turn in between."""

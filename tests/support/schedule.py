@@ -74,6 +74,7 @@ LONGEST = (
     "tests/system/test_full_disk.py",
     "tests/compat/test_pulsar_transcripts.py",
     "tests/system/test_pulsar_churn.py",
+    "tests/sim/test_seeds.py",
 )
 """Of the others, those that take more than a quarter of a minute."""
 

@@ -11,7 +11,7 @@ descriptor only while it is among the `max_open` most recently used; an evicted 
 again by its path when next touched.  Nobody outside this module sees that happen.
 
     Handles  least recently used order of whatever holds a descriptor (files, mapped indexes)
-    File     append / pread / pwrite / truncate / sync / rename / close
+    File     append / pread / map / truncate / sync / rename / close
     syncer   a call that makes a file durable from a thread, which never sees the File itself
 
 An append is all or nothing: on a short write (a full disk) the file is cut back to where it was
@@ -20,6 +20,8 @@ and DiskFull is raised, so the caller's idea of the size stays true.
 
 import asyncio
 import errno
+import fcntl
+import mmap
 import os
 import uuid
 from collections import OrderedDict
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Protocol
 
 from anabranch.base import page_cache
-from anabranch.base.errors import DiskFull
+from anabranch.base.errors import DiskFull, Exists
 from anabranch.base.executors import Executors, thread_pool
 
 Buffer = bytes | bytearray | memoryview
@@ -125,8 +127,16 @@ class File:
         self.size = at + len(data)
         return at
 
+    def create(self) -> None:
+        """Make it if it is not there."""
+        self.fileno()
+
     def pread(self, size: int, at: int) -> bytes:
         return os.pread(self.fileno(), size, at)
+
+    def map(self, size: int) -> mmap.mmap:
+        """The first `size` bytes, to be read from memory until it is closed."""
+        return mmap.mmap(self.fileno(), size, prot=mmap.PROT_READ)
 
     def is_cached(self, at: int, size: int) -> bool:
         """Whether `size` bytes from `at` on can be read without waiting for the disk."""
@@ -229,6 +239,12 @@ class Disk(Protocol):
     def unused_name(self) -> str:
         """A name that nothing on the disk has or ever had."""
 
+    def lock(self, path: Path) -> Callable[[], None]:
+        """Hold the file `path`, which ends with the process; what comes back lets go of it.
+
+        Exists, with the process's id, if another one holds it.
+        """
+
 
 class DirectDisk:
     """The operating system's file system."""
@@ -329,6 +345,18 @@ class DirectDisk:
 
     def unused_name(self) -> str:
         return uuid.uuid4().hex
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise Exists(holder) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        return lambda: os.close(fd)
 
 
 def _write_new(path: Path, data: bytes, *, sync: bool) -> None:

@@ -13,16 +13,16 @@ class Waiters:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: set[Waiter] = set()
+        self._waiters: dict[Waiter, None] = {}  # told in the order in which they came
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     def add(self, waiter: Waiter) -> None:
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
 
     def remove(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
         if self._waiters:

@@ -77,8 +77,8 @@ class _Served(Generic[S]):
         self.partition = partition
         self.timers: dict[Hashable, asyncio.TimerHandle] = {}
         self.loading: asyncio.Task[None] | None = None
-        self.waiting: set[asyncio.Future[Answer]] = set()
-        self.held: set[asyncio.Future[Answer]] = set()
+        self.waiting: dict[asyncio.Future[Answer], None] = {}
+        self.held: dict[asyncio.Future[Answer], None] = {}
         """Of those that wait, the ones that wait for a later decision."""
         self.unsafe: asyncio.Future[None] | None = None
         """Done when the last record that was written is safe."""
@@ -96,11 +96,11 @@ class _Served(Generic[S]):
 
     def wait(self, token: "asyncio.Future[Answer]", effects: Effects) -> None:
         """`token` is not answered yet, by these effects or later ones."""
-        self.waiting.add(token)
-        token.add_done_callback(self.waiting.discard)
+        self.waiting[token] = None
+        token.add_done_callback(lambda token: self.waiting.pop(token, None))
         if not any(answered is token for answered, _ in effects.replies):
-            self.held.add(token)
-            token.add_done_callback(self.held.discard)
+            self.held[token] = None
+            token.add_done_callback(lambda token: self.held.pop(token, None))
 
 
 class Runtime(Generic[S]):

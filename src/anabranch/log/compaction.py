@@ -141,7 +141,7 @@ def _rewrite(
     compaction_swap.discard(disk, folder, base)  # what an earlier attempt left
     fates.still_aborted.clear()
     new = Segment(disk, folder, base, config, CLEANED)
-    new.file.fileno()  # it is there even if nothing is left
+    new.file.create()  # it is there even if nothing is left
     unchanged = len(old) == 1
     for segment in old:
         for header, batch in batches(segment, 0, tally):

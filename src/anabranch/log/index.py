@@ -62,7 +62,7 @@ class MappedIndex:
         if self._map is None or self._mapped < self.entries:
             self.release()
             size = self.entries * self._entry.size
-            self._map = mmap.mmap(self._open().fileno(), size, prot=mmap.PROT_READ)
+            self._map = self._open().map(size)
             self._mapped = self.entries
             self._disk.handles.opened(self)
         else:
@@ -95,7 +95,7 @@ class MappedIndex:
 
     def create(self) -> None:
         """Make sure that the file exists, for tools that expect it."""
-        self._open().fileno()
+        self._open().create()
 
     def syncer(self) -> Callable[[], None]:
         """As `File.syncer`."""

@@ -95,7 +95,7 @@ class Segment:
     def create(cls, disk: Disk, folder: Path, base_offset: int, config: LogConfig) -> "Segment":
         """A segment to write to.  Its file is there at once: the last one in a folder is the active one."""
         segment = cls(disk, folder, base_offset, config)
-        segment.file.fileno()
+        segment.file.create()
         if config.preallocate:
             try:
                 segment.file.reserve(config.segment_bytes)

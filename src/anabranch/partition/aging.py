@@ -78,7 +78,7 @@ class Aging:
     async def round(self) -> None:
         """Drop everything that is to go by now."""
         await self._glance_at(self._unopened_with_news())
-        places = dict.fromkeys(self._due.pop(self._clock.now_ms())) | dict.fromkeys(self._touched)
+        places = dict.fromkeys(self._due.pop(self._clock.now_ms())) | dict.fromkeys(sorted(self._touched))
         self._touched = set()
         for i, place in enumerate(places):
             self._see_to(place)

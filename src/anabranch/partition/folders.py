@@ -14,15 +14,13 @@ Names are percent-encoded where they are not of Kafka's letters, and cut where t
 same name is never taken for the new one.
 """
 
-import fcntl
 import logging
-import os
 import re
 from pathlib import Path
 from uuid import UUID
 
 from anabranch.base.disk import Disk
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import Exists, Unavailable
 from anabranch.base.ids import TopicName, id_text
 from anabranch.base.path_parts import folder_part
 from anabranch.log.paths import LOG, PARTITION_METADATA, partition_name
@@ -85,20 +83,12 @@ def stored_bytes(disk: Disk, folder: Path) -> int:
 class DataFolderLock:
     """Holds a data folder for this process.  Unavailable, with the holder's pid, if it is taken."""
 
-    def __init__(self, data: Path) -> None:
-        data.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, disk: Disk, data: Path) -> None:
+        disk.make_dirs(data)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(self._fd)
+            self.release = disk.lock(data / LOCK)
+        except Exists as holder:
             raise Unavailable(
                 f"the data folder {data} is in use by process {holder}; "
                 "stop that one or choose another folder with --data"
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        os.close(self._fd)

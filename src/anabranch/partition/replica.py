@@ -36,6 +36,9 @@ class Replica:
         self.is_closed = False
         self._high_watermark = max(log.log_start, min(high_watermark, log.log_end))
 
+    def __lt__(self, other: "Replica") -> bool:
+        return self.key < other.key  # so that a set of them can be gone through in the same order each time
+
     def __str__(self) -> str:
         return f"{self.topic.kafka}-{self.index}"
 

@@ -257,7 +257,7 @@ class Upkeep:
 
     async def look(self) -> None:
         """See to what was touched since the last time, and to flushes that are due."""
-        touched = list(self._host.touched)
+        touched = sorted(self._host.touched)
         self._host.touched.clear()
         for i, replica in enumerate(touched):
             if not replica.is_closed:

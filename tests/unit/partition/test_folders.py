@@ -70,27 +70,28 @@ def test_folders_stay_inside(tmp_path: Path, name: str) -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    lock = DataFolderLock(tmp_path)
+    lock = DataFolderLock(DirectDisk(), tmp_path)
     with pytest.raises(Unavailable, match=f"in use by process {os.getpid()}"):
-        DataFolderLock(tmp_path)
+        DataFolderLock(DirectDisk(), tmp_path)
     lock.release()
-    DataFolderLock(tmp_path).release()
+    DataFolderLock(DirectDisk(), tmp_path).release()
 
 
 def test_a_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path;"
+        "from anabranch.base.disk import DirectDisk;"
         "from anabranch.partition.folders import DataFolderLock;"
-        "lock = DataFolderLock(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+        "lock = DataFolderLock(DirectDisk(), Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert (tmp_path / LOCK).read_text().strip().isdigit()
-    DataFolderLock(tmp_path).release()
+    DataFolderLock(DirectDisk(), tmp_path).release()
 
 
 def test_a_lock_that_says_nothing(tmp_path: Path) -> None:
-    lock = DataFolderLock(tmp_path)
+    lock = DataFolderLock(DirectDisk(), tmp_path)
     (tmp_path / LOCK).write_bytes(b"")
     with pytest.raises(Unavailable, match="unknown"):
-        DataFolderLock(tmp_path)
+        DataFolderLock(DirectDisk(), tmp_path)
     lock.release()
