@@ -29,6 +29,7 @@ from anabranch.cluster.seen_brokers import SeenBrokers
 from anabranch.cluster.state_writer import StateWriter
 from anabranch.meta.documents import PartitionState
 from anabranch.meta.image import (
+    NO_BROKER,
     ClusterImage,
     ImageChange,
     Overrides,
@@ -143,6 +144,7 @@ class Elector:
             known = 0 if before is None else before.partition_count
             if known < after.partition_count:
                 self._look_at(after, after.partitions[known:], "it is new")
+            self._leaderless_come_due(after, change.new)
             if before is not None and before.config is not after.config:
                 self._leaderless_due(index, after.id, "its configuration changed")
         if change.old.default_broker_config is not change.new.default_broker_config:
@@ -178,6 +180,16 @@ class Elector:
         for place in index.leaderless:
             if topic is None or place.topic == topic:
                 self._put(place, why)
+
+    def _leaderless_come_due(self, topic: TopicImage, image: ClusterImage) -> None:
+        """Of those that nobody leads, those that could be led.
+
+        A broker that was away when that was decided may be back before it is written: nobody says so again.
+        """
+        there = image.brokers.keys()
+        for state in topic.partitions:
+            if state.leader == NO_BROKER and not there.isdisjoint(state.isr):
+                self._put(Place(topic.id, state.index), "a replica in sync is there")
 
     def _look_at(self, topic: TopicImage, states: Iterable[PartitionImage], why: str) -> None:
         brokers = brokers_of(self._watcher.image)
