@@ -179,6 +179,7 @@ class NodeParts:
         host.replication.lag = lambda: Lag(told.lag_time_max_ms / 1000, told.lag_max_messages)
         host.replication.is_alive = lambda broker: broker in cluster.image.brokers
         host.replication.certainty.depend_on(self.store.session)
+        cluster.when_read_anew(host.replication.certainty.image_read)
         host.replication.leader_throttle.rate = lambda: self.dynamic.current.replication.leader_throttled_rate
         host.replication.follower_throttle.rate = lambda: (
             self.dynamic.current.replication.follower_throttled_rate

@@ -121,6 +121,10 @@ class Cluster:
         """Be told of every new image from now on.  What comes back ends it."""
         return self._watcher.subscribe(subscriber)
 
+    def when_read_anew(self, callback: Callable[[], None]) -> None:
+        """Call back whenever changes may have been missed, and the image shows all that is there again."""
+        self._watcher.on_read_anew = callback
+
     async def run(self) -> None:
         """Follow what other nodes change, for ever.  Belongs in the node's task group."""
         await asyncio.gather(self._watcher.run(), self.registration.run(), self.controller.run())

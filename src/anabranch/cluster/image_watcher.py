@@ -38,6 +38,8 @@ class ImageWatcher:
         self._known: set[str] = set()  # paths that have a document
         self._sweeping = asyncio.Lock()
         self._work = asyncio.Event()
+        self.on_read_anew: Callable[[], None] = lambda: None
+        """Called when the image shows all that is there, in the session that the store has now."""
 
     async def start(self) -> None:
         """Watch, then read everything, so that nothing falls between."""
@@ -84,6 +86,7 @@ class ImageWatcher:
             if not changed and not has_missed:
                 return
             builder = ImageBuilder(self.image)
+            session = self._store.session.id if has_missed else None
             try:
                 if has_missed:
                     await self._read_all(builder)
@@ -96,6 +99,8 @@ class ImageWatcher:
                 raise
             if builder.changed:
                 self._swap(builder.change())
+            if has_missed and self._store.session.id == session:
+                self.on_read_anew()
 
     async def _read(self, builder: ImageBuilder, changed: Sequence[str]) -> None:
         for path, value in zip(changed, await self._get(changed), strict=True):

@@ -37,7 +37,7 @@ def adopt(data: Path, zookeeper: str) -> str:
         check_not_moved(disk, data)
         if not disk.exists(data / METADATA):
             raise Invalid(f"{data} has no metadata of its own; it is a broker of a cluster already")
-        lock = DataFolderLock(data)
+        lock = DataFolderLock(DirectDisk(), data)
         try:
             asyncio.run(_copy(data, zookeeper, mine.cluster_id))
             command = f"anabranch broker --id {mine.node_id} --zookeeper {zookeeper} --data {data.absolute()}"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import __version__
+from anabranch.base.disk import DirectDisk
 from anabranch.base.errors import AnabranchError, InvalidConfig
 from anabranch.cli.broker_options import name_value
 from anabranch.cli.failure import CommandError, Misuse
@@ -55,7 +56,7 @@ def run_cluster(wanted: Wanted, started: float, *, detach: bool = False) -> int:
         )
     wanted.data.mkdir(parents=True, exist_ok=True)
     try:
-        lock = DataFolderLock(wanted.data)
+        lock = DataFolderLock(DirectDisk(), wanted.data)
     except AnabranchError as error:
         raise CommandError(str(error)) from error
     if detach and (pid := os.fork()):
