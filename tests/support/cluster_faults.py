@@ -73,7 +73,7 @@ class Faults:
     # --- what is so
 
     def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """With three replicas; a setting's dots are underscores.  Returns once all brokers know its leaders."""
+        """With three replicas, known to all brokers; a setting's dots are underscores."""
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "log_level": 0})
         config = {name.replace("_", "."): value for name, value in settings.items()}
         admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(60)

@@ -102,7 +102,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 
 def end_session(address: str, path: str) -> None:
-    """End the session that the ephemeral node `path` belongs to; its client hears of that as of any other end.
+    """End the session that the ephemeral node `path` belongs to; its client hears that it is over.
 
     Whoever knows a session's password may join it and close it, and the server makes passwords from ids.
     """
