@@ -13,6 +13,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,17 @@ class LocalCluster(Served):
         while not holds(row := self.row(id)):
             assert time.monotonic() < deadline, row
         return row
+
+    def told(self, id: str) -> dict[str, Any]:
+        """The ready file of a process: its addresses and its pid, from when it serves on."""
+        file = self.data / id / "ready.json"
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            with suppress(OSError, json.JSONDecodeError):
+                told: dict[str, Any] = json.loads(file.read_text())
+                return told
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.01)
 
     def log_of(self, id: str) -> str:
         return (self.data / id / "log.txt").read_text()

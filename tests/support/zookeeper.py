@@ -1,6 +1,7 @@
 """A ZooKeeper server as people run it, `anabranch zookeeper`, and a way to cut brokers off from it.
 
 zookeeper          one server for all tests of a session; each takes a chroot of its own
+end_session        that of whoever made an ephemeral node
 CuttingProxy       between a client and a server: cut, and healed, without either of them ending
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.support.broker import hold_port, without_settings
 from tests.support.command import PROGRAM
@@ -97,6 +99,34 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
         yield server
     finally:
         server.kill()
+
+
+def end_session(address: str, path: str) -> None:
+    """End the session that the ephemeral node `path` belongs to; its client hears that it is over.
+
+    Whoever knows a session's password may join it and close it, and the server makes passwords from ids.
+    """
+    client = KazooClient(address)
+    client.start(READY_TIMEOUT_S)
+    try:
+        session = client.get(path)[1].ephemeralOwner
+    finally:
+        client.stop()
+        client.close()
+    other = KazooClient(address, client_id=(session, _password_of(session)))
+    other.start(READY_TIMEOUT_S)
+    other.stop()
+    other.close()
+
+
+def _password_of(session: int) -> bytes:
+    """`SessionTrackerImpl`'s: 16 bytes of java.util.Random, whose seed is the id xor a constant."""
+    state = (session ^ 0xB3415C00 ^ 0x5DEECE66D) & ((1 << 48) - 1)
+    password = b""
+    for _ in range(4):
+        state = (state * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
+        password += (state >> 16).to_bytes(4, "little")
+    return password
 
 
 class CuttingProxy:
