@@ -48,7 +48,7 @@ def _memory_mb(pid: int) -> float:
 
 @contextmanager
 def brokers(folder: Path, count: int) -> Iterator[Brokers]:
-    """So many, with their data in `folder`.  SystemExit, with the reason, if they do not start or stop well."""
+    """So many, with their data in `folder`.  SystemExit, with the reason, if starting or stopping fails."""
     ready = folder / "ready.json"
     command = ["standalone", "--data", str(folder / "data"), "--kafka-port", "0", "--ready-file", str(ready)]
     command += ["--brokers", str(count)]

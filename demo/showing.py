@@ -4,8 +4,9 @@
                                          pipeline on Spark
     pulsar-client    --->  orders  --->                       --->  revenue, shop-dead-letters
 
-The broker is a process of its own, or a cluster of several; the pipeline is the example project that `anabranch pipeline init
---example` makes, run while the shop is open.  In the end its results are compared with the shop's own books.
+The broker is a process of its own, or a cluster of several; the pipeline is the example project that
+`anabranch pipeline init --example` makes, run while the shop is open.  In the end its results are compared
+with the shop's own books.
 """
 
 import tempfile
