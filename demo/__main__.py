@@ -25,13 +25,14 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help=f"how long the shop is open ({SECONDS})")
     parser.add_argument("--quick", action="store_true", help=f"it is open for {QUICK_SECONDS} s only")
     parser.add_argument("--seed", type=int, default=SEED, help=f"another seed, another morning ({SEED})")
+    parser.add_argument("--brokers", type=int, default=1, help="a cluster of so many, with replicas (1)")
     parser.add_argument("--cores", type=int, default=min(4, os.cpu_count() or 1), help="for Spark")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave all data there, to look at")
     found = parser.parse_args(arguments)
     if found.seconds is None:
         found.seconds = QUICK_SECONDS if found.quick else SECONDS
-    if found.rate <= 0 or found.seconds <= 0 or found.cores < 1:
-        parser.error("--rate, --seconds and --cores must be more than 0")
+    if found.rate <= 0 or found.seconds <= 0 or found.brokers < 1 or found.cores < 1:
+        parser.error("--rate, --seconds, --brokers and --cores must be more than 0")
     if found.keep is not None and found.keep.exists():
         parser.error(f"{found.keep} is there already")
     return found
@@ -39,7 +40,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
 
 def main(arguments: list[str]) -> int:
     chosen = options(arguments)
-    lacking = missing()
+    lacking = missing(chosen.brokers)
     if lacking:
         print("the demo cannot run here:", *lacking, sep="\n  ", file=sys.stderr)
         return _CANNOT_RUN
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, _unwind)
     records = round(chosen.rate * chosen.seconds)
     try:
-        return 0 if show(records, chosen.rate, chosen.seed, chosen.cores, chosen.keep) else 1
+        return 0 if show(records, chosen.rate, chosen.seed, chosen.brokers, chosen.cores, chosen.keep) else 1
     except KeyboardInterrupt:
         return _INTERRUPTED
 

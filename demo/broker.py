@@ -1,4 +1,8 @@
-"""The broker of the demo: a process of its own, on free ports, stopped as an operator would stop it."""
+"""The broker of the demo, or a cluster of them: on free ports, stopped as an operator would stop it.
+
+Each broker is a process of its own.  Of a cluster every topic has as many replicas as it has brokers, three
+at most: `anabranch standalone --brokers N` has it so.
+"""
 
 import json
 import signal
@@ -7,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from demo.child import start
 
@@ -15,28 +19,39 @@ START_SECONDS = 60
 STOP_SECONDS = 60
 
 
-class Broker(NamedTuple):
+class Brokers(NamedTuple):
+    """One broker or several, and where any of them is found."""
+
     kafka: str
     pulsar: str
     http: str
-    pid: int
+    pids: list[int]
     start_seconds: float
 
+    @property
+    def title(self) -> str:
+        return "the broker" if len(self.pids) == 1 else f"the {len(self.pids)} brokers"
+
     def memory_mb(self) -> float | None:
-        """What it holds now; None where the system does not say."""
+        """What they hold now, together; None where the system does not say."""
         try:
-            status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+            return sum(map(_memory_mb, self.pids))
         except OSError:
             return None
-        (kilobytes,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
-        return int(kilobytes) / 1024
+
+
+def _memory_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    (kilobytes,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(kilobytes) / 1024
 
 
 @contextmanager
-def broker(folder: Path) -> Iterator[Broker]:
-    """A broker with its data in `folder`.  SystemExit, with the reason, if it does not start or stop well."""
+def brokers(folder: Path, count: int) -> Iterator[Brokers]:
+    """So many, with their data in `folder`.  SystemExit, with the reason, if starting or stopping fails."""
     ready = folder / "ready.json"
     command = ["standalone", "--data", str(folder / "data"), "--kafka-port", "0", "--ready-file", str(ready)]
+    command += ["--brokers", str(count)]
     started = time.monotonic()
     process = start(signal.SIGTERM, command, subprocess.DEVNULL)
     try:
@@ -45,7 +60,7 @@ def broker(folder: Path) -> Iterator[Broker]:
                 raise SystemExit("the broker did not start; its reason is above")
             time.sleep(0.01)
         at = json.loads(ready.read_text())
-        yield Broker(at["kafka"], at["pulsar"], at["http"], process.pid, time.monotonic() - started)
+        yield Brokers(at["kafka"], at["pulsar"], at["http"], _pids(at), time.monotonic() - started)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -56,3 +71,9 @@ def broker(folder: Path) -> Iterator[Broker]:
             raise SystemExit("the broker did not stop when told to") from None
     if code != 0:
         raise SystemExit(f"the broker stopped with exit code {code}")
+
+
+def _pids(ready: dict[str, Any]) -> list[int]:
+    """The brokers' process ids: of one broker the ready file is its own, of several their supervisor's."""
+    rows = ready.get("processes", [{"role": "broker", "pid": ready["pid"]}])
+    return [row["pid"] for row in rows if row["role"] == "broker"]

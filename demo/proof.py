@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from demo.ledger import Ledger, Minute, Session, Takings
 from demo.shop import CLICKS, ORDERS, Sent
 
+MOST_REPLICAS = 3
 _EXAMPLES = 2
 
 
@@ -70,6 +71,14 @@ def prove(ledger: Ledger, acknowledged: Mapping[str, int], results: Results) -> 
             results.behind == 0, f"lag: {results.behind} records in the topics that the pipeline has not read"
         ),
     ]
+
+
+def prove_replicas(in_sync: Counter[int], brokers: int) -> Claim:
+    """`in_sync` counts partitions by how many brokers have all of them."""
+    return Claim(
+        set(in_sync) == {min(brokers, MOST_REPLICAS)},
+        "; ".join(f"{count:,} partitions in sync on {on} brokers" for on, count in sorted(in_sync.items())),
+    )
 
 
 def events(records: Iterable[Sent]) -> Counter[Event]:

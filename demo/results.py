@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from demo.ledger import Minute, Session, Takings
 from demo.parquet import read_table
@@ -54,6 +55,12 @@ def read_results(tables: Path, kafka: str, behind: int | None) -> Results:
         ),
         behind=behind,
     )
+
+
+def partitions_in_sync(kafka: str) -> Counter[int]:
+    """Partitions of all topics, the cluster's own too, by how many brokers are in sync."""
+    topics = AdminClient({"bootstrap.servers": kafka}).list_topics(timeout=_PATIENCE_SECONDS).topics
+    return Counter(len(one.isrs) for topic in topics.values() for one in topic.partitions.values())
 
 
 _MINUTE = ["minute", "currency", "orders", "amount"]

@@ -4,8 +4,9 @@
                                          pipeline on Spark
     pulsar-client    --->  orders  --->                       --->  revenue, shop-dead-letters
 
-The broker is a process of its own; the pipeline is the example project that `anabranch pipeline init
---example` makes, run while the shop is open.  In the end its results are compared with the shop's own books.
+The broker is a process of its own, or a cluster of several; the pipeline is the example project that
+`anabranch pipeline init --example` makes, run while the shop is open.  In the end its results are compared
+with the shop's own books.
 """
 
 import tempfile
@@ -17,13 +18,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo.broker import Broker, broker
+from demo.broker import Brokers, brokers
 from demo.extracts import extracts
 from demo.feed import Feed
 from demo.ledger import Ledger
 from demo.pipeline import Pipeline
-from demo.proof import prove
-from demo.results import read_results
+from demo.proof import prove, prove_replicas
+from demo.results import partitions_in_sync, read_results
 from demo.screen import Moment, Sending, line, show_claims, show_rows, watch
 from demo.shop import CLICKS, ORDERS, iso, morning
 
@@ -33,15 +34,15 @@ BESIDES_SECONDS = 420
 _CLIENTS = {CLICKS: "confluent-kafka", ORDERS: "pulsar-client"}
 
 
-def show(records: int, rate: float, seed: int, cores: int, keep: Path | None) -> bool:
-    """Shows it all; whether the proof holds."""
+def show(records: int, rate: float, seed: int, count: int, cores: int, keep: Path | None) -> bool:
+    """Shows it all, on `count` brokers; whether the proof holds."""
     console = Console(highlight=False, soft_wrap=True)
     started = time.monotonic()
     sent = morning(records, seed)
     ledger = Ledger(sent)
-    with _folder(keep) as folder, broker(folder) as at:
+    with _folder(keep) as folder, brokers(folder, count) as at:
         console.print(
-            f"[green]✓[/] broker from nothing to serving in {at.start_seconds:.2f} s: "
+            f"[green]✓[/] {at.title} from nothing to serving in {at.start_seconds:.2f} s: "
             f"Kafka [bold]{at.kafka}[/], Pulsar [bold]{at.pulsar}[/], HTTP [bold]{at.http}[/]"
         )
         feed = Feed(sent, rate, at.kafka, at.pulsar)
@@ -102,7 +103,7 @@ def _stream(console: Console, feed: Feed, pipeline: Pipeline, ledger: Ledger, mo
     watch(console, moment, is_over)
 
 
-def _conclude(console: Console, feed: Feed, pipeline: Pipeline, ledger: Ledger, at: Broker) -> bool:
+def _conclude(console: Console, feed: Feed, pipeline: Pipeline, ledger: Ledger, at: Brokers) -> bool:
     """Shows the results and the proof; whether it holds."""
     results = read_results(pipeline.tables, at.kafka, pipeline.behind())
     for extract in extracts(results):
@@ -115,7 +116,9 @@ def _conclude(console: Console, feed: Feed, pipeline: Pipeline, ledger: Ledger, 
     for failure in feed.failures[:3]:
         console.print(f"[red]✗[/] {failure}")
     claims = prove(ledger, feed.acknowledged, results)
+    if len(at.pids) > 1:
+        claims.append(prove_replicas(partitions_in_sync(at.kafka), len(at.pids)))
     show_claims(console, claims)
     if memory := at.memory_mb():
-        console.print(f"[green]✓[/] the broker holds {memory:.0f} MB after all that")
+        console.print(f"[green]✓[/] {memory:.0f} MB are held by {at.title} after all that")
     return not feed.failures and all(claim.holds for claim in claims)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from demo.ledger import Ledger, Takings
-from demo.proof import Results, dead_letters, events, prove
+from demo.proof import Results, dead_letters, events, prove, prove_replicas
 from demo.shop import CLICKS, morning
 
 LEDGER = Ledger(morning(2_000, seed=5))
@@ -76,3 +76,13 @@ def test_a_cent_is_found(where: str) -> None:
 def test_behind_must_be_known_to_be_nothing(behind: int | None) -> None:
     (failure,) = failures(right()._replace(behind=behind))
     assert failure.startswith(f"lag: {behind} records")
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "brokers", "holds"),
+    [({3: 60}, 3, True), ({3: 60}, 5, True), ({2: 60}, 2, True), ({2: 1, 3: 59}, 3, False), ({}, 3, False)],
+)
+def test_replicas_are_in_sync_on_three_brokers_or_all(
+    in_sync: dict[int, int], brokers: int, holds: bool
+) -> None:
+    assert prove_replicas(Counter(in_sync), brokers).holds == holds

@@ -49,6 +49,16 @@ def test_a_short_morning_is_proved(tmp_path: Path) -> None:
     assert list(tmp_path.glob("anabranch-demo-*")) == []
 
 
+@pytest.mark.timeout(1200)
+def test_a_cluster_shows_the_same(tmp_path: Path) -> None:
+    done = run("--rate", "500", "--seconds", "3", "--brokers", "3", TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the 3 brokers from nothing to serving" in done.stdout
+    assert re.search(r"^✓ \d+ partitions in sync on 3 brokers$", done.stdout, re.MULTILINE)
+    assert "✗" not in done.stdout
+    assert list(tmp_path.glob("anabranch-demo-*")) == []
+
+
 def test_what_is_missing_is_said_before_anything_is_started(tmp_path: Path) -> None:
     done = run(JAVA_HOME=str(tmp_path))
     assert done.returncode == 2
@@ -56,6 +66,8 @@ def test_what_is_missing_is_said_before_anything_is_started(tmp_path: Path) -> N
     assert f"JAVA_HOME is {tmp_path}, which has no bin/java that runs" in done.stderr
 
 
-@pytest.mark.parametrize("wrong", [("--rate", "0"), ("--seconds", "0"), ("--cores", "0"), ("--keep", ".")])
+@pytest.mark.parametrize(
+    "wrong", [("--rate", "0"), ("--seconds", "0"), ("--brokers", "0"), ("--cores", "0"), ("--keep", ".")]
+)
 def test_options_that_make_no_sense(wrong: tuple[str, str]) -> None:
     assert run(*wrong).returncode == 2

@@ -53,17 +53,18 @@ def test_a_file_that_is_damaged(content: bytes) -> None:
         founded(content, Wanted(data=DATA))
 
 
-def test_replicas_of_the_clusters_own_topics() -> None:
-    assert set(replication_defaults(1).values()) == {"1"}
-    assert set(replication_defaults(2).values()) == {"2"}
-    for brokers in (3, 9):
-        assert replication_defaults(brokers) == {
-            "offsets.topic.replication.factor": "3",
-            "transaction.state.log.replication.factor": "3",
-            "transaction.state.log.min.isr": "2",
-            "share.coordinator.state.topic.replication.factor": "3",
-            "share.coordinator.state.topic.min.isr": "2",
-        }
+@pytest.mark.parametrize(("brokers", "factor", "least"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (9, 3, 2)])
+def test_topics_are_on_three_brokers_or_all(brokers: int, factor: int, least: int) -> None:
+    replication, in_sync = str(factor), str(least)
+    assert replication_defaults(brokers) == {
+        "default.replication.factor": replication,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replication,
+        "transaction.state.log.replication.factor": replication,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replication,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
 
 
 def test_ports_count_up() -> None:

@@ -102,12 +102,16 @@ def founded(content: bytes | None, wanted: Wanted) -> Founded:
 
 
 def replication_defaults(brokers: int) -> dict[str, str]:
-    """Settings that keep what the cluster needs itself on several brokers, as Kafka's defaults do."""
+    """Settings that keep all topics on three brokers, or on all where there are fewer.
+
+    With three, what is acknowledged by all is on two of them at least.
+    """
     factor = min(_FACTOR, brokers)
-    told = {f"{topic}.replication.factor": str(factor) for topic in _INTERNAL_TOPICS}
-    if factor == _FACTOR:
-        told |= {f"{topic}.min.isr": str(_MIN_ISR) for topic in _WITH_MIN_ISR}
-    return told
+    told = {"default.replication.factor": str(factor)}
+    told |= {f"{topic}.replication.factor": str(factor) for topic in _INTERNAL_TOPICS}
+    least = _MIN_ISR if factor == _FACTOR else 1
+    told["min.insync.replicas"] = str(least)
+    return told | {f"{topic}.min.isr": str(least) for topic in _WITH_MIN_ISR}
 
 
 def zookeeper_process(wanted: Wanted, free_port: Callable[[], int]) -> Planned:
