@@ -19,7 +19,7 @@ class ReplicationConfig:
     lag_max_messages: int = option(
         "replica.lag.max.messages",
         Kind.LONG,
-        4000,
+        -1,
         at_least(-1),
         "A follower that lacks more messages than this of what its leader had a second ago, or half of "
         "replica.lag.time.max.ms if that is less, leaves the ISR; -1 is any number.",
