@@ -31,9 +31,9 @@ def is_alive(pid: int) -> bool:
 PARENT = """
 import sys, time
 from pathlib import Path
-from demo.broker import broker
-with broker(Path(sys.argv[1])) as at:
-    print(at.pid, flush=True)
+from demo.broker import brokers
+with brokers(Path(sys.argv[1]), 1) as at:
+    print(*at.pids, flush=True)
     time.sleep(600)
 """
 

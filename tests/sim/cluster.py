@@ -8,19 +8,16 @@ await cluster.heal()                        all is well, from now on
 """
 
 import asyncio
-import importlib.util
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from anabranch.base.errors import AnabranchError, SessionExpired, Unavailable
+from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.topics import NewTopic
 from anabranch.meta.image import ClusterImage
-from anabranch.meta.session import SessionState
 from anabranch.node import Node
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_file import load
-from tests.sim.elections import elect_instead
 from tests.sim.loop import Process
 from tests.sim.world import Machine, SimWorld, data_folder
 
@@ -43,16 +40,6 @@ _SETTINGS = {
 }
 
 
-def _is_there(part: str) -> bool:
-    return importlib.util.find_spec(f"anabranch.cluster.{part}") is not None
-
-
-SEES_TO_BROKERS = _is_there("elector")
-"""Whether the controller elects leaders as brokers come and go."""
-TAKES_ITS_PLACE = _is_there("registration")
-"""Whether a broker takes its place again that starts before its session is over, or whose session was."""
-
-
 class SimBroker:
     def __init__(self, id: BrokerId, machine: Machine, settings: dict[str, str]) -> None:
         self.id = id
@@ -61,7 +48,6 @@ class SimBroker:
         self.node: Node | None = None
         """While it serves."""
         self.lives = 0
-        self.on_death: Callable[[SimBroker], None] = lambda broker: None
         self._config = self._configured(settings)
 
     def _configured(self, settings: dict[str, str]) -> BrokerConfig:
@@ -74,8 +60,6 @@ class SimBroker:
 
     def start(self) -> None:
         process = self.machine.start()
-        if not TAKES_ITS_PLACE:
-            self.machine.world.store.end_all(self.name)
         self.lives += 1
         self.machine.world.loop.run_in(process, self._run(process))
 
@@ -85,8 +69,6 @@ class SimBroker:
             node = Node(self._config, self.machine.node_world())
             await node.start()
             self.node = node
-            if not TAKES_ITS_PLACE:
-                node.parts.store.session.subscribe(lambda state: self._session_changed(node, state))
             assert node.failed is not None
             await node.failed
         except Exception as error:  # noqa: BLE001  # whatever it dies of, it is dead
@@ -96,16 +78,16 @@ class SimBroker:
         # A process cannot end itself from within: what is left of it would go on.
         world.loop.call_soon(self._ended, process, context=world.loop.nobody.context)
 
-    def _session_changed(self, node: Node, state: SessionState) -> None:
-        if state is SessionState.EXPIRED and node.failed is not None and not node.failed.done():
-            node.failed.set_exception(SessionExpired("the session with the metadata store is over"))
-
     def _ended(self, process: Process) -> None:
         if self.machine.process is process:
-            self.machine.kill()
-            self.on_death(self)
+            self.kill()
 
-    def gone(self) -> None:
+    def kill(self) -> None:
+        self.machine.kill()
+        self.node = None
+
+    def power_cut(self) -> None:
+        self.machine.power_cut()
         self.node = None
 
     @property
@@ -125,9 +107,6 @@ class SimCluster:
             BrokerId(id): SimBroker(BrokerId(id), world.machine(f"b{id}"), settings)
             for id in range(1, size + 1)
         }
-        self._random = world.random("cluster")
-        for broker in self.brokers.values():
-            broker.on_death = self._bury
         self.topics: dict[str, int] = {}
 
     @property
@@ -152,14 +131,6 @@ class SimCluster:
         return len(self.awake) == len(self.brokers) and all(
             set(broker.image.brokers) == set(self.brokers) for broker in self.awake
         )
-
-    def kill(self, broker: SimBroker) -> None:
-        broker.machine.kill()
-        self._bury(broker)
-
-    def power_cut(self, broker: SimBroker) -> None:
-        broker.machine.power_cut()
-        self._bury(broker)
 
     async def heal(self) -> None:
         """Nothing is cut, slow, paused or dead any more."""
@@ -260,20 +231,3 @@ class SimCluster:
             for topic in broker.image.topics.values():
                 for one in topic.partitions:
                     yield topic.name, one.index, one.leader, one.isr
-
-    # --- what a controller and a broker do that see to it themselves
-
-    def _bury(self, broker: SimBroker) -> None:
-        """Who has died leads no more before it lives again."""
-        broker.gone()
-        self._elect()
-
-    def _elect(self) -> None:
-        if not SEES_TO_BROKERS:
-            elect_instead(self.world.store, self._random, lambda id: self.brokers[id].serves)
-
-    async def elect_the_living(self) -> None:
-        """For ever."""
-        while True:
-            await asyncio.sleep(0.3)
-            self._elect()

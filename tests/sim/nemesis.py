@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from anabranch.base.errors import AnabranchError
-from anabranch.meta.image import NO_BROKER
-from tests.sim.cluster import SEES_TO_BROKERS, SimBroker, SimCluster
+from tests.sim.cluster import SimBroker, SimCluster
 from tests.sim.world import STORE_HOST, SimWorld
 
 Fault = Callable[[SimBroker, float], Awaitable[None]]
@@ -110,23 +109,20 @@ class Nemesis:
     async def _kill(self, broker: SimBroker, lasts_s: float) -> None:
         if broker.machine.is_running:
             broker.machine.stays_down = True
-            self._cluster.kill(broker)
+            broker.kill()
             await self._start_later(broker, lasts_s)
 
     async def _power_cut(self, broker: SimBroker, lasts_s: float) -> None:
         if broker.machine.is_running:
             broker.machine.stays_down = True
-            self._cluster.power_cut(broker)
+            broker.power_cut()
             await self._start_later(broker, lasts_s)
 
     async def _die_writing(self, broker: SimBroker, lasts_s: float) -> None:
         """In the middle of what it writes next."""
-        die = (
-            self._cluster.power_cut
-            if self._is_durable and self._random.random() < 0.5
-            else self._cluster.kill
-        )
-        broker.machine.disk.arm(self._random.randint(0, 40), lambda: die(broker))
+        is_power_cut = self._is_durable and self._random.random() < 0.5
+        die = broker.power_cut if is_power_cut else broker.kill
+        broker.machine.disk.arm(self._random.randint(0, 40), die)
         await asyncio.sleep(lasts_s)
         if broker.machine.is_running:
             broker.machine.disk.disarm()
@@ -187,8 +183,6 @@ class Nemesis:
             return
         name, index, _, isr = self._random.choice(led)
         to = self._random.choice(isr)
-        if not SEES_TO_BROKERS and self._random.random() < 0.2:  # else it is for the controller to say
-            to = NO_BROKER
         try:
             await self._cluster.elect(name, index, to, "the nemesis moves leaders")
         except AnabranchError as error:

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from math import inf
 from multiprocessing.connection import Connection, Pipe, wait
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ from tests.sim.cluster import SimCluster
 from tests.sim.groups import GroupHistory, Member
 from tests.sim.history import History
 from tests.sim.nemesis import Nemesis
-from tests.sim.transactions import SPAN_BROKERS, Transactor
+from tests.sim.transactions import Transactor
 from tests.sim.world import SimWorld, Traced
 
 _LOOK_S = 0.1
@@ -75,7 +75,7 @@ class Scenario:
         self.history = History()
         places = [TopicPartition("orders", index) for index in range(self.partitions)]
         self.group = GroupHistory("readers", places)
-        self.transactors = random.choice((0, 0, 1, 2)) if SPAN_BROKERS else 0
+        self.transactors = random.choice((0, 0, 1, 2))
         self.members = random.choice((0, 0, 2, 3))
         self.nemesis = Nemesis(
             self.world, self.cluster, self.world.random("nemesis"), is_durable=self.is_durable
@@ -83,7 +83,7 @@ class Scenario:
 
     async def run(self) -> None:
         world, cluster = self.world, self.cluster
-        beside = [asyncio.ensure_future(world.tick())]
+        beside = [self._beside(world.tick())]
         await cluster.start()
         await cluster.create("orders", self.partitions)
         clients = Clients(world, cluster, self.history)
@@ -93,10 +93,7 @@ class Scenario:
             for number in range(self.transactors)
         ]
         members = [Member(world, cluster, f"m{number}", self.group) for number in range(self.members)]
-        beside += [
-            asyncio.ensure_future(each)
-            for each in (self._look(), cluster.revive(), cluster.elect_the_living())
-        ]
+        beside += [self._beside(self._look()), self._beside(cluster.revive())]
         await self.nemesis.run(self.lasts_s)
         world.say("-", "heals")
         await cluster.heal()
@@ -110,13 +107,21 @@ class Scenario:
         for task in beside:
             task.cancel()
 
+    def _beside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """What goes on until all is over; if it ends before, that is a failure."""
+
+        async def do() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001  # the first is the one to tell of
+                self.world.failed(error)
+
+        return asyncio.ensure_future(do())
+
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            try:
-                self.checks.look()
-            except Exception as error:  # noqa: BLE001  # the first is the one to tell of
-                self.world.failed(error)
+            self.checks.look()
 
 
 def run(seed: int, most_s: float = inf) -> Outcome:

@@ -6,7 +6,8 @@
 
 As with ZooKeeper, a session is served by a follower.  Changes are made at the leader, one after the other;
 the follower has them later, tells its watchers in order, and answers reads with what it has.  What a session
-has written itself it sees.  Requests and answers of a session keep their order.
+has written itself it sees.  Requests and answers of a session keep their order.  A session that was not
+heard of for a while has missed what happened meanwhile, and is told only that.
 
 A session whose host is cut off, paused or dead is not heard of: first it is in doubt and what was asked has
 no answer, then its time is up and its ephemeral nodes go.  When it is heard of again it learns that, and
@@ -20,11 +21,11 @@ from math import inf
 from typing import Any, NamedTuple
 
 from anabranch.base.errors import AnabranchError, SessionExpired, Unavailable
-from anabranch.meta import store as contract
 from anabranch.meta.plans import Plan, plan_create, plan_delete, plan_end_of, plan_multi, plan_put
 from anabranch.meta.session import Session, SessionState
 from anabranch.meta.store import (
     Event,
+    EventKind,
     Operation,
     Versioned,
     check_data,
@@ -38,7 +39,8 @@ Schedule = Callable[[float, Callable[[], None]], object]
 """Call back at a time, in no process."""
 Tell = Callable[[Callable[[], None]], object]
 """Call back in the process that holds the session."""
-_MISSED: Any = getattr(contract.EventKind, "MISSED", None)
+_CERTAIN = 2 / 3
+"""Of a session's time, from when it was heard of."""
 
 
 class Pace(NamedTuple):
@@ -52,8 +54,6 @@ class Pace(NamedTuple):
     """Whether anything passes between the session's host and the store."""
     runs: Callable[[], bool] = lambda: True
     """Whether the process is neither paused nor dead."""
-    misses: Callable[[], bool] = lambda: False
-    """Whether a session that comes back has missed what happened meanwhile, and is told only that."""
 
 
 _AT_ONCE = Pace()
@@ -129,9 +129,8 @@ class SimSession:
         self._asked: dict[asyncio.Future[Any], None] = {}
         self._watches: list[_Watch] = []
         self._held: list[Callable[[], None]] = []  # what passes when something passes again
-        self._late: list[Callable[[], None]] = []  # and of these, what watchers have not heard yet
         self._id = store.new_id(self)  # as the store has it; the session learns it later
-        self.session = Session(self._id)
+        self.session = Session(self._id, self._certain_until)
 
     # --- what is asked
 
@@ -234,16 +233,14 @@ class SimSession:
 
         self._back(settle)
 
-    def _back(self, say: Callable[[], None], *, is_event: bool = False) -> None:
+    def _back(self, say: Callable[[], None]) -> None:
         """Have the process told, after what it was told before."""
         self._answers = max(self._answers, self._store.now() + self._pace.way_s())
-        self._store.schedule(self._answers, lambda: self._pass(say, is_event))
+        self._store.schedule(self._answers, lambda: self._pass(say))
 
-    def _pass(self, say: Callable[[], None], is_event: bool) -> None:
+    def _pass(self, say: Callable[[], None]) -> None:
         if self._held or not self._pace.reaches():
-            self._held.append(lambda: self._pass(say, is_event))
-            if is_event:
-                self._late.append(say)
+            self._held.append(lambda: self._pass(say))
         else:
             self._tell(say)
 
@@ -265,7 +262,7 @@ class SimSession:
                 if event is not None:
                     for watch in self._watches:
                         if is_within(event.path, watch.prefix):
-                            self._back(partial(self._fire, watch, event), is_event=True)
+                            self._back(partial(self._fire, watch, event))
             self._seen += 1
 
     def _fire(self, watch: _Watch, event: Event) -> None:
@@ -290,25 +287,18 @@ class SimSession:
             self._id = store.new_id(self)
             self._tell(lambda id=self._id: self._expired(id))  # type: ignore[misc]
         self.heard_at = store.now()
-        if hasattr(self.session, "certain_until"):
-            self.session.certain_until = store.now() + self.timeout_s * 2 / 3
         held, self._held = self._held, []
-        if held:
-            self._late.clear()
         for passes in held:
             passes()
         if not self.is_connected:
             self.is_connected = True
-            if _MISSED is not None and self._pace.misses():
-                self._seen, self._view = len(store.commits), store.tree.copy()
-                self._late.clear()
-                for watch in self._watches:
-                    self._tell(partial(self._fire, watch, Event(_MISSED, watch.prefix)))
-            late, self._late = self._late, []
-            for say in late:
-                self._tell(say)
+            self._seen, self._view = len(store.commits), store.tree.copy()
             self._tell(self._connected)
-            self._see(len(store.commits))
+            for watch in self._watches:
+                self._tell(partial(self._fire, watch, Event(EventKind.MISSED, watch.prefix)))
+
+    def _certain_until(self, id: int) -> float:
+        return self.heard_at + self.timeout_s * _CERTAIN if id == self._id else -inf
 
     def _suspended(self) -> None:
         self.session.become(SessionState.SUSPENDED)

@@ -6,7 +6,6 @@ Held against what committed readers get in the end: all of what was committed, n
 and of a transaction whose end nobody told, all or nothing.
 """
 
-import importlib.util
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
@@ -21,8 +20,6 @@ from tests.sim.history import History, Transaction
 from tests.sim.world import SimWorld
 from tests.support.logs import records
 
-SPAN_BROKERS = importlib.util.find_spec("anabranch.groups.marker_queues") is not None
-"""Whether coordinators write markers to other brokers."""
 _TIMEOUT_MS = 15_000
 
 

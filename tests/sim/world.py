@@ -206,7 +206,6 @@ class Machine:
             lag_s=lambda: self.random.expovariate(1 / self.lag_s),
             reaches=lambda: not (wire.is_cut(self.name, STORE_HOST) or wire.is_cut(STORE_HOST, self.name)),
             runs=lambda: not (process.is_dead or process.is_paused),
-            misses=lambda: self.random.random() < 0.5,
         )
         return self.world.store.connect(
             self.name, lambda callback: loop.call_in(process, callback), pace, SESSION_TIMEOUT_S
