@@ -233,6 +233,7 @@ class NodeParts:
             clock=clock,
             config=dynamic,
             cluster=cluster,
+            doubted=self.peers.doubted,
             partitions=host,
             producer_ids=self.producer_ids,
             telemetry=Telemetry(cluster, dynamic, clock, chance, self.threads),

@@ -1,20 +1,27 @@
 """Three nodes in one process: brokers that die, stop and come back, and partitions that move between them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.client.aio import AsyncClient
-from anabranch.client.destinations import CONTROLLER
-from anabranch.client.requests import Request
+from anabranch.client.destinations import CONTROLLER, Address
+from anabranch.client.requests import FIND_COORDINATOR, Request
+from anabranch.client.sending import metadata
+from anabranch.cluster import doubted_brokers
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.topics import NewTopic
 from anabranch.meta.image import PartitionImage
+from anabranch.partition.fetcher import ReplicaFetcher
 from tests.support.two_nodes import THREE, TwoNodes, two_nodes
 from tests.support.waiting import until
 
 ORDERS = TopicName.from_kafka("orders")
 B1, B2, B3 = (BrokerId(id) for id in (1, 2, 3))
+FIRST = Address("a", 9092)
 ELECT_LEADERS, ALTER, LIST, UNREGISTER, QUORUM = 43, 45, 46, 64, 55
 
 
@@ -52,6 +59,36 @@ async def test_a_broker_whose_sockets_close_is_replaced_before_its_session_ends(
         assert [state.leader for state in states(nodes)] == [1, 2, 1]
 
 
+async def test_who_asks_for_a_leader_that_may_be_dead_is_told_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubted_brokers, "_DOUBTED_S", 60.0)
+    group = Request(FIND_COORDINATOR, {"key": "g", "key_type": 0, "coordinator_keys": ["g"]})
+    async with two_nodes(tmp_path, THREE, offsets_topic_num_partitions="1") as nodes:
+        await make(nodes, (3, 1))
+        clients = [nodes.client(host) for host in "xyz"]
+        doubted = nodes.nodes[B1].parts.peers.doubted
+        asking: list[asyncio.Task[Any]] = []
+        try:
+            coordinator = (await clients[0].ask(FIRST, group, 20.0)).coordinators[0].node_id
+            doubted.doubt(coordinator)
+            doubted.doubt(B3)
+            for client, request in zip(clients, (metadata(["orders"]), group), strict=False):
+                asking.append(asyncio.ensure_future(client.ask(FIRST, request, 60.0)))
+            for _ in range(3):
+                await clients[2].ask(FIRST, metadata([]), 20.0)
+            assert not any(task.done() for task in asking)
+            await nodes.elect(ORDERS, 0, B1)
+            assert (await asking[0]).topics[0].partitions[0].leader_id == 1
+            doubted.trust(coordinator)
+            assert (await asking[1]).coordinators[0].node_id == coordinator
+        finally:
+            for task in asking:
+                task.cancel()
+            for client in clients:
+                client.close()
+
+
 async def test_the_controller_is_replaced_in_the_same_way(tmp_path: Path) -> None:
     async with two_nodes(tmp_path, THREE) as nodes:
         assert controller(nodes) == 1
@@ -75,7 +112,10 @@ async def test_a_broker_that_stops_hands_over_what_it_leads(tmp_path: Path) -> N
         assert cluster(nodes, 1).controller.epoch is None
 
 
-async def test_replicas_move_and_preferred_leaders_are_elected(tmp_path: Path) -> None:
+async def test_replicas_move_and_preferred_leaders_are_elected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReplicaFetcher, "_due", lambda self: {})  # who is in sync is said here
     async with two_nodes(tmp_path, THREE) as nodes:
         await make(nodes, (1, 2))
         client = nodes.client("x")

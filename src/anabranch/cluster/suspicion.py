@@ -9,7 +9,7 @@
 A killed process closes its sockets, and its port refuses.  Whoever sees both removes what the dead session
 left in the store, checked by the epoch and the session, so that the next process of that broker is never
 removed for the death of the one before.  From there on it is as if the session had ended: the controller
-elects, or another broker claims to be it.
+elects, or another broker claims to be it.  Until that is over, it is doubted (`doubted_brokers`).
 
 A broker that was removed and lives, since a network may refuse as well, registers again.  Its partitions have
 other leaders then, and epochs fence what it still does.
@@ -24,6 +24,7 @@ from anabranch.base.backoff import Backoff
 from anabranch.base.errors import AnabranchError, Conflict, Exists, NotFound, Refused, Unavailable
 from anabranch.base.ids import BrokerId
 from anabranch.base.network import Link, Network
+from anabranch.cluster.doubted_brokers import DoubtedBrokers
 from anabranch.cluster.registration import document_of
 from anabranch.meta import paths
 from anabranch.meta.documents import encode
@@ -58,11 +59,13 @@ class Peers:
         self._random = random
         self._watches: dict[BrokerId, tuple[BrokerImage, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
+        self.doubted = DoubtedBrokers()
         self._lost: BrokerImage | None = None
         """This broker's own registration, if others removed it."""
         self.is_leaving = False
 
     def image_changed(self, change: ImageChange) -> None:
+        self.doubted.image_changed(change)
         old, new = change.old.brokers, change.new.brokers
         if old is new:
             return
@@ -109,8 +112,10 @@ class Peers:
                 address = broker.for_brokers
                 await self._network.connect(address.host, address.port, idle, _CONNECT_S)
                 was_there = True
+                self.doubted.trust(broker.id)
                 since = loop.time()
                 await idle.until_closed()
+                self.doubted.doubt(broker.id)
                 if loop.time() - since > _LIVED_S:
                     backoff.reset()
                     continue

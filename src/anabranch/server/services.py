@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
+from anabranch.cluster.doubted_brokers import DoubtedBrokers
 from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.groups.other_brokers import OtherBrokers
 from anabranch.groups.participation import Participation
@@ -26,6 +27,7 @@ class Services:
     clock: Clock
     config: DynamicConfig
     cluster: Cluster
+    doubted: DoubtedBrokers
     partitions: PartitionHost
     producer_ids: ProducerIds
     telemetry: Telemetry

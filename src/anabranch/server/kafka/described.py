@@ -10,9 +10,10 @@ or to the cluster.  Kafka's numbers are bits, one an operation (its class AclOpe
     10 describe configs  11 alter configs  12 idempotent write
 """
 
+from collections.abc import Iterable
 from typing import Any
 
-from anabranch.meta.image import NO_BROKER, ClusterImage, PartitionImage
+from anabranch.meta.image import NO_BROKER, BrokerImage, ClusterImage, PartitionImage
 from anabranch.wire.kafka.schema import ErrorCode
 
 NOT_ASKED = -(1 << 31)
@@ -21,11 +22,11 @@ GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def brokers(image: ClusterImage, id_field: str) -> list[dict[str, Any]]:
-    """`id_field` is what the API calls a broker's id."""
+def brokers(image: ClusterImage, id_field: str, others: Iterable[BrokerImage] = ()) -> list[dict[str, Any]]:
+    """Those that are registered, and `others`; `id_field` is what the API calls a broker's id."""
     return [
         {id_field: broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
-        for broker in image.brokers.values()
+        for broker in (*image.brokers.values(), *others)
     ]
 
 

@@ -6,15 +6,18 @@
 The coordinator of a key is the leader of the partition of an internal topic that the key's hash names.
 The topic is made when it is first asked for.  A share group is a group as others are; the states of its
 partitions are kept elsewhere, each under `group:topic id:partition`.
+
+If that leader may just have died the answer waits for the election (`cluster/doubted_brokers`).
 """
 
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, NotCoordinator
+from anabranch.base.ids import BrokerId
 from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.share_states import SHARE_STATE_TOPIC, read_share_key
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
-from anabranch.meta.image import BrokerImage
+from anabranch.meta.image import NO_BROKER, BrokerImage
 from anabranch.server.kafka.errors import code_of, message_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.server.services import Services
@@ -65,19 +68,25 @@ async def _coordinator(key: str, key_type: int, services: Services) -> BrokerIma
     if key_type == _SHARE:
         states, share_key = services.share_groups.states, read_share_key(key)
         await states.ensure_topic()
-        return _leader(services, SHARE_STATE_TOPIC, states.shard_of(share_key))
+        return await _leader(services, SHARE_STATE_TOPIC, states.shard_of(share_key))
     coordinator = services.groups if key_type == _GROUP else services.transactions
     try:
         await coordinator.ensure_topic()
     except NotCoordinator as error:  # another broker has made the topic, and it is not known here yet
         raise CoordinatorNotAvailable(str(error)) from error
-    return _leader(services, OFFSETS_TOPIC if key_type == _GROUP else STATE_TOPIC, coordinator.shard_of(key))
+    topic = OFFSETS_TOPIC if key_type == _GROUP else STATE_TOPIC
+    return await _leader(services, topic, coordinator.shard_of(key))
 
 
-def _leader(services: Services, topic_name: str, index: int) -> BrokerImage:
-    image = services.cluster.image
-    topic = image.topics_by_kafka_name.get(topic_name)
-    leader = image.brokers.get(topic.partitions[index].leader) if topic is not None else None
+async def _leader(services: Services, topic_name: str, index: int) -> BrokerImage:
+    cluster = services.cluster
+
+    def led_by() -> BrokerId:
+        topic = cluster.image.topics_by_kafka_name.get(topic_name)
+        return NO_BROKER if topic is None else topic.partitions[index].leader
+
+    await services.doubted.settled(lambda brokers: led_by() in brokers)
+    leader = cluster.image.brokers.get(led_by())
     if leader is None:
         raise CoordinatorNotAvailable(f"partition {index} of {topic_name} has no leader")
     return leader

@@ -8,15 +8,17 @@
 A topic that is not there is made if the request and `auto.create.topics.enable` allow it, and is then
 in the answer (Kafka answers UNKNOWN_TOPIC_OR_PARTITION and has it the next time).  Internal topics
 are made by those who use them.  A topic asked for twice is answered once.
+
+Where a leader may just have died the answer waits for the election (`cluster/doubted_brokers`).
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 from uuid import UUID
 
 from anabranch.base.errors import AnabranchError, Exists, InvalidTopicName
-from anabranch.base.ids import TopicId, TopicName
+from anabranch.base.ids import BrokerId, TopicId, TopicName
 from anabranch.cluster.topics import MAX_NEW_PARTITIONS, NewTopic, is_internal
 from anabranch.meta.image import ClusterImage, TopicImage
 from anabranch.server.kafka.deadline import each_within
@@ -38,27 +40,51 @@ async def metadata(request: Any, ctx: RequestContext) -> Answer:
     wanted = request.topics
     if wanted and not all(_is_legal(topic, ctx.version) for topic in wanted):
         return _refused(wanted)
-    image = ctx.services.cluster.image
-    found: dict[_Asked, _Found]
-    if wanted is None or (ctx.version == 0 and not wanted):
-        found = {name: topic for name, topic in image.topics_by_kafka_name.items()}  # noqa: C416
-    else:
+    asked: dict[_Asked, None] | None = None
+    if wanted or (wanted is not None and ctx.version > 0):
         asked = dict.fromkeys(topic.topic_id or topic.name for topic in wanted)
-        found = {topic: _find(image, topic) for topic in asked}
-        if request.allow_auto_topic_creation and ErrorCode.unknown_topic_or_partition in found.values():
-            failed = await _create(found, ctx)
-            image = ctx.services.cluster.image
-            found = {topic: failed.get(topic) or _find(image, topic) for topic in asked}
+    image = await _settled(asked, ctx)
+    found = _found(image, asked)
+    if asked and request.allow_auto_topic_creation and ErrorCode.unknown_topic_or_partition in found.values():
+        failed = await _create(found, ctx)
+        image = ctx.services.cluster.image
+        found = {topic: failed.get(topic) or _find(image, topic) for topic in asked}
     may = (
         CLUSTER_OPERATIONS if getattr(request, "include_cluster_authorized_operations", False) else NOT_ASKED
     )
     return {
-        "brokers": brokers(image, "node_id"),
+        "brokers": brokers(image, "node_id", ctx.services.doubted.removed),
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
         "topics": await _describe(image, found, request, ctx),
         "cluster_authorized_operations": may,
     }
+
+
+async def _settled(asked: dict[_Asked, None] | None, ctx: RequestContext) -> ClusterImage:
+    """The image in which what is asked for is led by brokers that live, as far as that comes soon."""
+    cluster, doubted = ctx.services.cluster, ctx.services.doubted
+
+    def lead(brokers: Set[BrokerId]) -> bool:
+        topics = _found(cluster.image, asked).values()
+        return any(
+            state.leader in brokers
+            for topic in topics
+            if isinstance(topic, TopicImage)
+            for state in topic.partitions
+        )
+
+    if doubted.are_among(lead):
+        ctx.begun()
+        await doubted.settled(lead)
+    return cluster.image
+
+
+def _found(image: ClusterImage, asked: dict[_Asked, None] | None) -> dict[_Asked, _Found]:
+    """What is asked for, or all topics."""
+    if asked is None:
+        return {name: topic for name, topic in image.topics_by_kafka_name.items()}  # noqa: C416
+    return {topic: _find(image, topic) for topic in asked}
 
 
 def _find(image: ClusterImage, asked: _Asked) -> _Found:
