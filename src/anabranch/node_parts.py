@@ -16,6 +16,7 @@ from typing import Any
 from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
 from anabranch.base.ids import BrokerId, id_text
+from anabranch.base.loop_lag import LoopLag
 from anabranch.base.world import OpenStore, World
 from anabranch.client.aio import AsyncClient
 from anabranch.client.destinations import Address
@@ -103,6 +104,7 @@ class NodeParts:
         self._pools = Pools(world.executors)
         self.threads = self._pools("aside", _THREADS)
         self.dynamic = DynamicConfig(config)
+        self.loop_lag = LoopLag(world.clock)
         shares = world.descriptors(config.node.max_open_files, config.sockets.listen_backlog_size)
         self.most_connections = shares.connections
         self.disk = world.disk(shares.files, self._pools)
@@ -315,6 +317,7 @@ class NodeParts:
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the requests."""
         return [
+            self.loop_lag.run(),
             self.cluster.run(),
             self.peers.run(),
             self.upkeep.run(),

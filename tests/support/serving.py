@@ -31,6 +31,7 @@ from anabranch.server.kafka.fetch import fetch
 from anabranch.server.kafka.produce import produce
 from anabranch.server.kafka.registry import RequestContext
 from anabranch.server.peer import Peer
+from anabranch.server.request_times import Requests
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.schema import request_schema, response_schema
 from tests.compat.clients.raw import build
@@ -64,6 +65,7 @@ class Served:
             partitions=self.host,
             fetch_sessions=self.sessions,
             written_topics=SimpleNamespace(),
+            requests=Requests(),
             handovers=Handovers(lambda *place: self.ahead.get(place), self.host.partition, self.clock),
         )
         self.ahead: dict[tuple[str, str, int], Cursor] = {}

@@ -26,6 +26,7 @@ from anabranch.base.errors import (
     UnknownBroker,
 )
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from anabranch.base.metrics import Histogram
 from anabranch.cluster.builder import partition_image
 from anabranch.cluster.elections import brokers_of, elect_preferred, settle
 from anabranch.cluster.elector import Elector, Rules, steady_of
@@ -157,6 +158,12 @@ class Controller:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
+            if self.epoch is not None:
+                log.info(
+                    "broker %d is the controller no more, at epoch %d: its metadata session is over",
+                    self._node_id,
+                    self.epoch,
+                )
             self.epoch = None
             self._elector.wake()
 
@@ -171,6 +178,21 @@ class Controller:
                 self.epoch = None
             raise NotController(f"broker {self._node_id} was the controller at epoch {epoch} and is no more")
         return epoch
+
+    # --- standing
+
+    @property
+    def due(self) -> int:
+        """How many partitions have a leader or an ISR to be decided."""
+        return self._elector.due
+
+    @property
+    def elections(self) -> Histogram:
+        return self._writer.elections
+
+    @property
+    def unclean_elections(self) -> int:
+        return self._writer.unclean_elections
 
     # --- what it is asked for; NotController if this broker may not say so
 

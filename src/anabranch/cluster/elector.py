@@ -104,6 +104,11 @@ class Elector:
         """It may be over, or there is more to do."""
         self._work.set()
 
+    @property
+    def due(self) -> int:
+        """How many partitions are to be settled still."""
+        return len(self._due)
+
     async def _rest(self, most_s: float) -> None:
         try:
             async with asyncio.timeout(max(0.0, most_s)):

@@ -25,6 +25,7 @@ from anabranch.base.errors import (
     UnknownTopicId,
 )
 from anabranch.base.ids import TopicId, TopicName
+from anabranch.base.metrics import Histogram
 from anabranch.cluster.partition_states import new_state
 from anabranch.meta import paths
 from anabranch.meta.documents import (
@@ -55,6 +56,7 @@ class Change:
     why: str
     """For the log."""
     answer: "asyncio.Future[PartitionState]"
+    asked_s: float
     topic_id: TopicId | None = None
     """If a topic of that name that was made since must not be changed."""
 
@@ -90,6 +92,10 @@ class StateWriter:
         self._store = store
         self._refresh = refresh
         self._check_epoch = check_epoch
+        self.elections = Histogram()
+        """Leaders elected, and how long after they were asked for it was written."""
+        self.unclean_elections = 0
+        """Of these, those of a replica that was not in sync."""
         self._waiting: list[Change] = []
         self._rounds: asyncio.Task[None] | None = None
 
@@ -97,8 +103,9 @@ class StateWriter:
         self, name: TopicName, index: int, change: ChangeState, why: str, topic_id: TopicId | None = None
     ) -> "asyncio.Future[PartitionState]":
         """The state that comes of it, once it is written and in the image."""
-        answer: asyncio.Future[PartitionState] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Change(name, index, change, why, answer, topic_id))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[PartitionState] = loop.create_future()
+        self._waiting.append(Change(name, index, change, why, answer, loop.time(), topic_id))
         if self._rounds is None or self._rounds.done():
             self._rounds = asyncio.ensure_future(self._run())
         return answer
@@ -169,7 +176,13 @@ class StateWriter:
         for one in group:
             for change, before, after in one.outcomes:
                 _tell(change, before, after)
+                self._count(change, before, after)
             _answer(one.outcomes)
+
+    def _count(self, change: Change, before: PartitionState, after: PartitionState) -> None:
+        if after.leader_epoch != before.leader_epoch and after.leader != NO_BROKER:
+            self.elections.observe(asyncio.get_running_loop().time() - change.asked_s)
+            self.unclean_elections += after.leader not in before.isr
 
 
 def _pages(changes: Iterable[Change]) -> Iterator[_Page]:

@@ -25,8 +25,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 
+from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
 from anabranch.base.errors import DiskFailed, DiskFull, Unavailable
+from anabranch.base.metrics import Histogram
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
 
@@ -46,7 +48,10 @@ def is_due(opened: LocalLog) -> bool:
 
 
 class Flusher:
-    def __init__(self, disk: Disk, threads: Executor, at_a_time: int) -> None:
+    def __init__(self, disk: Disk, threads: Executor, at_a_time: int, clock: Clock) -> None:
+        self.times = Histogram()
+        """How long flushes took, until the loop heard of it."""
+        self._monotonic = clock.monotonic
         self._disk = disk
         self._threads = threads
         self._turns = asyncio.Semaphore(at_a_time)
@@ -60,6 +65,11 @@ class Flusher:
     def has_failed(self) -> bool:
         """Whether any log may have lost what it was given to keep."""
         return bool(self._failed)
+
+    @property
+    def failed(self) -> int:
+        """How many of them have."""
+        return len(self._failed)
 
     async def flush(self, opened: LocalLog, up_to: int) -> None:
         """Return once all below `up_to` is on the disk.  DiskFailed if that cannot be said."""
@@ -142,6 +152,7 @@ class Flusher:
             syncs += [
                 partial(self._disk.sync_dir, folder) for folder in (opened.folder, opened.folder.parent)
             ]
+        begun_s = self._monotonic()
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, _sync_all, syncs)
         except OSError as error:
@@ -150,6 +161,7 @@ class Flusher:
             raise self._fail(opened, error) from error
         if refusal is not None:
             raise _not_now(opened, refusal) from refusal
+        self.times.observe(self._monotonic() - begun_s)
         self._named[opened] = newest
         if opened.cuts == cuts:
             opened.recovery_point = max(opened.recovery_point, min(end, opened.log_end))

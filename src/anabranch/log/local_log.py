@@ -77,6 +77,7 @@ class LocalLog:
         "recovery_point",
         "segments",
         "view",
+        "written_bytes",
     )
 
     def __init__(self, disk: Disk, clock: Clock, folder: Path, config: LogConfig, state: LogState) -> None:
@@ -96,6 +97,7 @@ class LocalLog:
         self.view: CompactedLog | None = None  # the compacted one, if there is any
         self.departed = 0  # segments that left the log, or were replaced
         self.cuts = 0  # what was begun before the last one may not be true of the log any more
+        self.written_bytes = 0  # since it was opened
         self._marks: dict[int, tuple[Segment, int]] = {}
         self._age = RollAge(clock, folder)
 
@@ -153,6 +155,7 @@ class LocalLog:
             segment = self.roll(read_header(buffer).base_offset)
         segment.write(buffer, parts)
         self.log_end = last + 1
+        self.written_bytes += len(buffer)
         if named is not None or len(parts) > 1:
             at = 0
             for size, last, _, header in parts:

@@ -30,6 +30,8 @@ class Session:
         self.id = id
         self.state = SessionState.CONNECTED
         self._certain_until = certain_until
+        self.changes = dict.fromkeys(SessionState, 0)
+        """How often it came to be in each state, since it was opened or one before it."""
         self._subscribers: list[Callable[[SessionState], None]] = []
 
     @property
@@ -56,5 +58,6 @@ class Session:
         """For the store: the session is in another state, and has another id if it is a new one."""
         self.id = self.id if id is None else id
         self.state = state
+        self.changes[state] += 1
         for subscriber in tuple(self._subscribers):
             subscriber(state)

@@ -13,7 +13,7 @@ What fails for one partition is tried again later, and does not hold up the othe
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -39,6 +39,7 @@ from anabranch.partition.following import Following
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.throttling import FOLLOWER, is_throttled
+from anabranch.partition.traffic import Counts
 from anabranch.wire.kafka.schema import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,11 @@ class Followers:
                 self._start(fetcher)
         fetcher.add(place, Followed(topic, state))
 
+    def fetchers(self) -> Iterator[tuple[BrokerId, int, "ReplicaFetcher"]]:
+        """All that there are, with the leader and the number among those of that leader."""
+        for (leader, number), fetcher in self._fetchers.items():
+            yield leader, number, fetcher
+
     def _start(self, fetcher: "ReplicaFetcher") -> None:
         task = asyncio.ensure_future(fetcher.run())
         self._tasks.add(task)
@@ -150,8 +156,23 @@ class ReplicaFetcher:
 
     def drop(self, place: Place) -> None:
         self._followed.pop(place, None)
-        self._following.pop(place, None)
+        following = self._following.pop(place, None)
+        if following is not None:
+            self._around.host.traffic.past.add(following.counts)
         self._later.pop(place, None)
+
+    @property
+    def lag(self) -> int:
+        """How many messages the replica lacks that lacks most of what its leader has told is safe."""
+        return max((following.lag for following in self._following.values()), default=0)
+
+    @property
+    def counts(self) -> Counts:
+        """What it has fetched for the replicas that it has now."""
+        total = Counts()
+        for following in self._following.values():
+            total.add(following.counts)
+        return total
 
     def close(self) -> None:
         self._client.close()

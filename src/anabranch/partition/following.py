@@ -15,19 +15,39 @@ from anabranch.log.append_fetched import append_fetched
 from anabranch.log.segment import Segment
 from anabranch.log.truncation import truncate_fully_and_start_at, truncate_to
 from anabranch.partition.replica import Replica
+from anabranch.partition.traffic import Counts
 
 _NO_EPOCH = -1
 
 
 class Following:
-    __slots__ = ("_disk", "is_in_step", "leader_epoch", "replica")
+    __slots__ = (
+        "_disk",
+        "_leaders_high_watermark",
+        "_written_before",
+        "is_in_step",
+        "leader_epoch",
+        "replica",
+    )
 
     def __init__(self, replica: Replica, leader_epoch: int, disk: Disk) -> None:
         self.replica = replica
         self.leader_epoch = leader_epoch
         self.is_in_step = False
         """It has what the leader has told that it is safe."""
+        self._leaders_high_watermark = 0
+        self._written_before = replica.log.written_bytes
         self._disk = disk
+
+    @property
+    def lag(self) -> int:
+        """How many messages it lacks of those that the leader has told are safe."""
+        return max(0, self._leaders_high_watermark - self.replica.log.log_end)
+
+    @property
+    def counts(self) -> Counts:
+        """What it has fetched."""
+        return Counts(replication_bytes_in=self.replica.log.written_bytes - self._written_before)
 
     @property
     def point(self) -> tuple[int, int, int, int]:
@@ -58,6 +78,7 @@ class Following:
         if part.records:
             append_fetched(self._disk, opened, part.records, self.leader_epoch)
         self.replica.follow_to(part.high_watermark)
+        self._leaders_high_watermark = part.high_watermark
         self.is_in_step = opened.log_end >= part.high_watermark
         if opened.log_start < part.log_start_offset <= opened.log_end:
             opened.advance_start(part.log_start_offset)

@@ -46,6 +46,7 @@ from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.strays import KEPT_DAYS, Stored, move_aside
 from anabranch.partition.surroundings import Surroundings
 from anabranch.partition.throttling import LEADER, is_throttled
+from anabranch.partition.traffic import Traffic
 from anabranch.partition.translations import Translations
 
 log = logging.getLogger(__name__)
@@ -82,10 +83,11 @@ class PartitionHost:
         self.data = data
         self.translations = Translations(executors("translate", 1))
         syncing = max(_SYNCING_THREADS, syncing)
-        self.flusher = Flusher(disk, executors("sync", syncing), syncing)
+        self.flusher = Flusher(disk, executors("sync", syncing), syncing, clock)
         self.touched: set[Replica] = set()
         """Those that were written to, trimmed or configured since somebody has looked after them."""
         self.replication = Replication(clock)
+        self.traffic = Traffic()
         self._around = Surroundings(
             broker,
             clock,
@@ -351,6 +353,7 @@ class PartitionHost:
     def _resign(self, topic: ServedTopic, partition: Partition, reason: AnabranchError) -> None:
         log.info("%s: leader of epoch %d resigned: %s", partition, partition.leader_epoch, reason)
         topic.partitions[partition.index] = None
+        self.traffic.past.add(partition.counts)
         partition.replica.resign()
         partition.resign(reason)
 

@@ -52,6 +52,7 @@ from anabranch.partition.led_replicas import LedReplicas
 from anabranch.partition.partition_log import Appended, AppendedEntries, Isolation, TimestampAndOffset
 from anabranch.partition.replica import Replica
 from anabranch.partition.surroundings import Surroundings
+from anabranch.partition.traffic import Counts
 from anabranch.partition.watermark import HighWatermark
 from anabranch.records.batch import BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
@@ -75,11 +76,14 @@ class Partition:
         "_start",
         "_touched",
         "_waiters",
+        "_written_before",
+        "bytes_out",
         "index",
         "leader_epoch",
         "led",
         "log",
         "replica",
+        "replication_bytes_out",
         "retired",
         "state",
         "translations",
@@ -101,6 +105,8 @@ class Partition:
         self._around = around
         self._broker, self._touched = around.broker, around.touched
         self._start = log.log_end  # of this epoch
+        self._written_before = log.written_bytes
+        self.bytes_out = self.replication_bytes_out = 0  # as Fetch gave them
         self._acks = Acknowledgements()
         self._waiters = Waiters()
         self._followers = Waiters()
@@ -137,6 +143,13 @@ class Partition:
     @property
     def size_bytes(self) -> int:
         return self.log.size_bytes
+
+    @property
+    def counts(self) -> Counts:
+        """What went in and out since it leads."""
+        log = self.log
+        bytes_in = log.written_bytes - self._written_before
+        return Counts(log.log_end - self._start, bytes_in, self.bytes_out, 0, self.replication_bytes_out)
 
     @property
     def config(self) -> LogConfig:

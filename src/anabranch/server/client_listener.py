@@ -62,6 +62,12 @@ class ClientListener(ABC, Generic[C]):
         self._ids = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
+        self.accepted = 0
+        """Connections that there ever were."""
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
 
     @abstractmethod
     def _connection(self, id: int) -> C:
@@ -86,6 +92,7 @@ class ClientListener(ABC, Generic[C]):
             _trouble.warning("%s: refused, there are too many connections", connection.link.remote)
             return None
         self._connections.add(connection)
+        self.accepted += 1
         return Frames(self._buffers, self._budget, max_frame_bytes, connection.link, connection, self._clock)
 
     def dismiss(self, connection: C) -> None:

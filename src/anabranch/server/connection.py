@@ -34,6 +34,7 @@ from anabranch.server.kafka.api_versions import unsupported_answer
 from anabranch.server.kafka.held import Held
 from anabranch.server.kafka.registry import Api, Reply, Waiting
 from anabranch.server.peer import Peer
+from anabranch.server.request_times import NOT_KEPT, QUICK_S, RequestTimes
 from anabranch.server.routes import LEAST_HEADER_BYTES, NAME_AT, Route, Routes
 from anabranch.server.services import Services
 from anabranch.server.slots import MAX_SLOTS, PREFIX, Slot, Slots, with_header
@@ -67,6 +68,7 @@ class Home(Protocol):
 
 class Connection:
     __slots__ = (
+        "_begin_s",
         "_collected",
         "_collected_bytes",
         "_flushing",
@@ -94,6 +96,7 @@ class Connection:
         self.last_active = 0.0
         self.unsent_seen = 0
         self._turn_began = 0.0
+        self._begin_s = 0.0  # when the request in hand was begun, or the next one may be
         self._slots = Slots()
         self._collected: list[Chunk] = []
         self._collected_bytes = 0
@@ -121,7 +124,7 @@ class Connection:
 
     def received(self, size: int) -> None:
         assert self._frames is not None
-        self.last_active = self._turn_began = self._monotonic()
+        self.last_active = self._turn_began = self._begin_s = self._monotonic()
         try:
             self._frames.received(size)
         except Exception as error:  # noqa: BLE001  the last line of defence: one client, not the node
@@ -171,7 +174,7 @@ class Connection:
     # --- the frames' side
 
     def between(self) -> None:
-        if self._monotonic() - self._turn_began > _TURN_S and self._frames is not None:
+        if self._begin_s - self._turn_began > _TURN_S and self._frames is not None:
             self._resting = True
             self._frames.stop()
             asyncio.get_running_loop().call_soon(self._rested)
@@ -198,7 +201,7 @@ class Connection:
         if route is None or frame[NAME_AT : route[2]] != route[1]:
             route = self._routes.find(frame, kind)
             if route is None:
-                self._answer(correlation_id, False, (unsupported_answer(self._home.apis),))
+                self._answer(correlation_id, False, (unsupported_answer(self._home.apis),), NOT_KEPT)
                 return
         api, _, body_at, context = route
         if api.raw:
@@ -206,33 +209,43 @@ class Connection:
             if type(reply) is tuple and len(reply) == 1 and not self._slots:
                 (body,) = reply
                 self._collect((PREFIX.pack(4 + len(body), correlation_id) + body,), len(body))
+                received_s, begun_s, times = self.last_active, self._begin_s, context.times
+                now_s = self._begin_s = self._monotonic()
+                if now_s - received_s < QUICK_S:
+                    times.quick += 1
+                    times.quick_s += now_s - received_s
+                    times.quick_queue_s += begun_s - received_s
+                else:
+                    times.observe(received_s, begun_s, now_s, now_s, now_s)
             else:
-                self._take_raw(reply, correlation_id, len(frame))
+                self._take_raw(reply, route, correlation_id, len(frame))
         elif api.waits:
             copied = memoryview(bytes(frame))  # the buffer is used again before the handler ends
-            slot = self._hold(len(frame))
+            slot = self._hold(context.times, len(frame))
             request = decode(api.key, context.version, copied, body_at)
             self._home.track(self._run(slot, route, request, correlation_id), len(frame))
         else:
             answer = api.handler(decode(api.key, context.version, frame, body_at), context)
             body = bytearray()
             encoder(api.key, context.version)(body, answer)
-            self._answer(correlation_id, answers_flexibly(api.key, context.version), (body,))
+            self._answer(correlation_id, answers_flexibly(api.key, context.version), (body,), context.times)
 
     def forget(self) -> None:
         """Give up what only saves time: the connection rests."""
         self._routes.forget()
         self.peer.lanes.forget()
 
-    def _take_raw(self, reply: Any, correlation_id: int, size: int) -> None:
+    def _take_raw(self, reply: Any, route: Route, correlation_id: int, size: int) -> None:
+        times = route.context.times
         if reply is None:
-            return
-        if type(reply) is tuple or type(reply) is list:
-            self._answer(correlation_id, None, reply)
+            begun_s, self._begin_s = self._begin_s, self._monotonic()
+            self._count_at_once(times, begun_s)
+        elif type(reply) is tuple or type(reply) is list:
+            self._answer(correlation_id, None, reply, times)
         elif asyncio.iscoroutine(reply):
-            self._home.track(self._run_raw(self._hold(0), reply, correlation_id), size)
+            self._home.track(self._run_raw(self._hold(times, 0), reply, correlation_id), size)
         else:
-            slot = self._slots.open()
+            slot = self._slots.open(times, self.last_active, self._begin_s)
             if type(reply) is Held:
                 self._held_back = reply
             self._wait(slot, reply, correlation_id)
@@ -241,20 +254,31 @@ class Connection:
 
     def _wait(self, slot: Slot, waiting: Waiting, correlation_id: int) -> None:
         """Fill the slot when there is an answer."""
-        self._slots.wait(slot, waiting)
+        self._begin_s = self._monotonic()
+        self._slots.wait(slot, waiting, self._begin_s)
         waiting.then(lambda done: self._resolve(slot, correlation_id, done))
 
     # --- answers
 
-    def _answer(self, correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk]) -> None:
+    def _answer(
+        self, correlation_id: int, flexible: bool | None, chunks: Sequence[Chunk], times: RequestTimes
+    ) -> None:
         """Put an answer that is known at once in its place."""
         whole, size = with_header(correlation_id, flexible, chunks)
+        begun_s, self._begin_s = self._begin_s, self._monotonic()
         if self._slots:
-            self._slots.park(self._slots.open(), whole, size)
+            slot = self._slots.open(times, self.last_active, begun_s)
+            self._slots.park(slot, whole, size, self._begin_s)
             if self._is_blocked and self._frames is not None:
                 self._frames.stop()
         else:
             self._collect(whole, size)
+            self._count_at_once(times, begun_s)
+
+    def _count_at_once(self, times: RequestTimes, begun_s: float) -> None:
+        """A request that waited for nothing once it was begun has been answered now."""
+        now_s = self._begin_s
+        times.observe(self.last_active, begun_s, now_s, now_s, now_s)
 
     def _collect(self, chunks: Sequence[Chunk], size: int) -> None:
         """Send an answer that is next in order, soon."""
@@ -271,12 +295,12 @@ class Connection:
         if error is not None:
             self._refuse(error)
             return
-        chunks = done.result()
+        chunks, now_s = done.result(), self._monotonic()
         if chunks is None:
-            self._slots.park(slot, (), 0)
+            self._slots.park(slot, (), 0, now_s)
         else:
-            self._slots.park(slot, *with_header(correlation_id, None, chunks))
-        self._slots.release(self._collected)
+            self._slots.park(slot, *with_header(correlation_id, None, chunks), now_s)
+        self._slots.release(self._collected, now_s)
         if not self._slots:
             self._flush()
         elif not self._flushing:  # others may be known in this turn of the loop, too
@@ -312,7 +336,7 @@ class Connection:
             self._proceed(frames.go)
 
     def _proceed(self, step: Callable[[], None]) -> None:
-        self._turn_began = self._monotonic()
+        self._turn_began = self._begin_s = self._monotonic()
         try:
             step()
         except Exception as error:  # noqa: BLE001  as above
@@ -322,9 +346,9 @@ class Connection:
 
     # --- requests that hold the connection
 
-    def _hold(self, size: int) -> Slot:
+    def _hold(self, times: RequestTimes, size: int) -> Slot:
         """A slot for a request of `size` bytes that nothing overtakes."""
-        slot = self._slots.open(size)
+        slot = self._slots.open(times, self.last_active, self._begin_s, size)
         self._held = True
         if self._frames is not None:
             self._frames.stop()
@@ -333,6 +357,7 @@ class Connection:
     def _begun(self, slot: Slot) -> None:
         """Nothing but waiting is left of the request in hand: the next ones may begin."""
         slot.task = asyncio.current_task()
+        slot.handled_s = self._monotonic()
         if self.is_open:
             self._held = False
             self._maybe_go()
@@ -377,9 +402,10 @@ class Connection:
     def _finish(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
         if slot.task is None:
             self._held = False
-        self._slots.park(slot, chunks, size)
+        now_s = self._monotonic()
+        self._slots.park(slot, chunks, size, now_s)
         if self.is_open:
-            self._slots.release(self._collected)
+            self._slots.release(self._collected, now_s)
             self._flush()
 
     def _refuse(self, error: BaseException) -> None:

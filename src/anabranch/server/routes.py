@@ -71,7 +71,10 @@ class Routes:
             cursor = Cursor(frame, at)
             skip_tags(cursor)
             at = cursor.at
-        context = RequestContext(version, client_id, self._connection_id, self._services, self._peer)
+        times = self._services.requests.of(api.name)
+        context = RequestContext(
+            version, client_id, self._connection_id, self._services, self._peer, times=times
+        )
         route = Route(api, bytes(frame[NAME_AT:at]), at, context)
         if len(route.name) == at - NAME_AT <= _MAX_NAME_BYTES:
             if len(self.known) >= _MAX_ROUTES:

@@ -17,6 +17,7 @@ from anabranch.server.fetch_sessions import FetchSessions
 from anabranch.server.handover import Handovers
 from anabranch.server.kafka.written_topics import WrittenTopics
 from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.request_times import Requests
 from anabranch.server.share_sessions import ShareSessions
 from anabranch.server.telemetry import Telemetry
 from anabranch.subscriptions.share_partitions import SharePartitions
@@ -43,3 +44,4 @@ class Services:
     threads: Executor
     """For what takes a request a while and needs no pool of its own."""
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)
+    requests: Requests = field(default_factory=Requests)

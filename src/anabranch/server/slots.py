@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from anabranch.base.network import Chunk, FileRange
 from anabranch.server.kafka.registry import Waiting
+from anabranch.server.request_times import RequestTimes
 
 MAX_SLOTS = 128
 MAX_BYTES = 1 << 20  # of answers that are known, and of requests that wait
@@ -24,9 +25,21 @@ PREFIX = struct.Struct(">ii")  # the size of what follows, correlation id
 class Slot:
     """An answer's place in the order, and what will bring it."""
 
-    __slots__ = ("chunks", "done", "kept_bytes", "size", "task", "waiting")
+    __slots__ = (
+        "answered_s",
+        "begun_s",
+        "chunks",
+        "done",
+        "handled_s",
+        "kept_bytes",
+        "received_s",
+        "size",
+        "task",
+        "times",
+        "waiting",
+    )
 
-    def __init__(self, kept_bytes: int = 0) -> None:
+    def __init__(self, times: RequestTimes, received_s: float, begun_s: float, kept_bytes: int = 0) -> None:
         self.chunks: Sequence[Chunk] = ()
         self.size = 0
         self.done = False
@@ -35,6 +48,12 @@ class Slot:
         """The handler, once it does nothing but wait."""
         self.kept_bytes = kept_bytes
         """What the request has in memory while it waits."""
+        self.times = times
+        self.received_s = received_s
+        self.begun_s = begun_s
+        self.handled_s = 0.0
+        """When nothing but waiting was left, or the answer was there."""
+        self.answered_s = 0.0
 
 
 class Slots(deque[Slot]):
@@ -49,32 +68,36 @@ class Slots(deque[Slot]):
     def is_full(self) -> bool:
         return len(self) >= MAX_SLOTS or self._parked_bytes > MAX_BYTES or self._kept_bytes > MAX_BYTES
 
-    def open(self, kept_bytes: int = 0) -> Slot:
+    def open(self, times: RequestTimes, received_s: float, begun_s: float, kept_bytes: int = 0) -> Slot:
         """The slot of a request that keeps so much in memory."""
-        slot = Slot(kept_bytes)
+        slot = Slot(times, received_s, begun_s, kept_bytes)
         self._kept_bytes += kept_bytes
         self.append(slot)
         return slot
 
-    def wait(self, slot: Slot, waiting: Waiting) -> None:
+    def wait(self, slot: Slot, waiting: Waiting, now_s: float) -> None:
         """`waiting` has the answer of `slot`, when there is one."""
+        slot.handled_s = now_s
         slot.waiting = waiting
         slot.kept_bytes += waiting.kept_bytes
         self._kept_bytes += waiting.kept_bytes
 
-    def park(self, slot: Slot, chunks: Sequence[Chunk], size: int) -> None:
+    def park(self, slot: Slot, chunks: Sequence[Chunk], size: int, now_s: float) -> None:
         """The answer is known."""
+        slot.answered_s = now_s
+        slot.handled_s = slot.handled_s or now_s
         slot.chunks, slot.size, slot.done = chunks, size, True
         slot.waiting = slot.task = None
         self._parked_bytes += size
         self._kept_bytes -= slot.kept_bytes
 
-    def release(self, into: list[Chunk]) -> None:
+    def release(self, into: list[Chunk], now_s: float) -> None:
         """Move answers that are known and next in order."""
         while self and self[0].done:
             slot = self.popleft()
             self._parked_bytes -= slot.size
             into.extend(slot.chunks)
+            slot.times.observe(slot.received_s, slot.begun_s, slot.handled_s, slot.answered_s, now_s)
 
     def expire(self) -> None:
         """The node stops: what waits is to answer with what there is."""

@@ -16,7 +16,7 @@ from anabranch.log.index import OffsetIndex
 from anabranch.log.local_log import LocalLog
 from anabranch.log.truncation import truncate_to
 from tests.support.crashing_disk import FailingDisk
-from tests.support.logs import fill, open_log_in
+from tests.support.logs import SetClock, fill, open_log_in
 from tests.support.refusals import refused
 
 
@@ -67,7 +67,7 @@ async def test_the_recovery_point_is_what_was_synced(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "abc")
     await flusher.flush(log, 2)
     assert log.recovery_point == 3, "a sync covers all there is"
@@ -78,7 +78,7 @@ async def test_the_recovery_point_is_what_was_synced(
 
 
 async def test_waiters_share_a_sync(log: LocalLog, disk: FailingDisk, threads: HeldThreads) -> None:
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "ab")
     first = [asyncio.create_task(flusher.flush(log, 1 + i % 2)) for i in range(10)]
     await turns()
@@ -103,7 +103,7 @@ async def test_sealed_segments_alone_if_that_will_do(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "ab")
     log.roll()
     fill(log, "c")
@@ -120,7 +120,7 @@ async def test_a_failed_sync_is_final(
 ) -> None:
     threads.let_go(100)
     told: list[LocalLog] = []
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     flusher.on_failure = lambda failed, error: told.append(failed)
     fill(log, "a")
     disk.sync_error = OSError(number, "broken")
@@ -139,7 +139,7 @@ async def test_other_logs_are_not_affected(
     tmp_path: Path, log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     other = open_log_in(tmp_path / "other", disk=disk)
     fill(log, "a")
     fill(other, "a")
@@ -154,7 +154,7 @@ async def test_other_logs_are_not_affected(
 async def test_a_waiter_that_gives_up_harms_nobody(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "a")
     leaves = asyncio.create_task(flusher.flush(log, 1))
     stays = asyncio.create_task(flusher.flush(log, 1))
@@ -169,7 +169,7 @@ async def test_a_folder_for_which_there_is_no_descriptor_is_synced_later(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "a")
     with monkeypatch.context() as short:
         short.setattr(disk, "sync_dir", refused(errno.EMFILE))
@@ -185,7 +185,7 @@ async def test_a_sync_that_fails_counts_for_more_than_a_descriptor_that_is_missi
     log: LocalLog, disk: FailingDisk, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads.let_go(100)
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "a")
     errors = [OSError(errno.EMFILE, "too many open files"), OSError(errno.EIO, "broken")]
 
@@ -199,7 +199,7 @@ async def test_a_sync_that_fails_counts_for_more_than_a_descriptor_that_is_missi
 
 
 async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: HeldThreads) -> None:
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "a")
     waiting = asyncio.create_task(flusher.flush(log, 1))
     await turns()
@@ -213,7 +213,7 @@ async def test_a_log_that_is_no_more(log: LocalLog, disk: FailingDisk, threads: 
 async def test_a_log_that_is_no_more_before_its_sync_began(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "a")
     waiter = flusher.begin(log, 1)
     assert waiter is not None
@@ -227,7 +227,7 @@ async def test_a_cut_makes_a_running_sync_worthless(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads
 ) -> None:
     """What is at those offsets now may be another leader's."""
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "abc")
     waiting = asyncio.create_task(flusher.flush(log, 3))
     await turns()
@@ -273,7 +273,7 @@ async def test_descriptors_are_taken_for_as_many_logs_as_are_synced_at_a_time(tm
     for log in logs:
         fill(log, "a")
     with ThreadPoolExecutor(1) as threads:
-        flusher = Flusher(disk, threads, 3)
+        flusher = Flusher(disk, threads, 3, SetClock())
         await asyncio.gather(*(flusher.flush(log, 1) for log in logs))
     assert [log.recovery_point for log in logs] == [1] * 40
     assert disk.most_held <= 3
@@ -285,7 +285,7 @@ async def test_a_log_of_many_segments_is_synced_a_few_at_a_time(tmp_path: Path) 
     fill(log, [str(i) for i in range(100)])
     assert len(log.segments) == 100
     with ThreadPoolExecutor(1) as threads:
-        await Flusher(disk, threads, 2).flush(log, 100)
+        await Flusher(disk, threads, 2, SetClock()).flush(log, 100)
     assert log.recovery_point == 100
     assert disk.most_held <= 48
 
@@ -312,7 +312,7 @@ async def test_descriptors_are_given_back_when_the_disk_is_full(
 
     monkeypatch.setattr(OffsetIndex, "syncer", refuse)
     with ThreadPoolExecutor(1) as threads, pytest.raises(Unavailable):
-        await Flusher(disk, threads, 1).flush(log, log.log_end)
+        await Flusher(disk, threads, 1, SetClock()).flush(log, log.log_end)
     assert disk.most_held > 0
     assert disk.held == 0
 
@@ -322,7 +322,7 @@ async def test_a_sync_that_fails_while_there_is_no_descriptor_for_all_is_final_t
 ) -> None:
     """The kernel says it once, and calls the next one a success."""
     threads.let_go(100)
-    flusher = Flusher(disk, threads, 2)
+    flusher = Flusher(disk, threads, 2, SetClock())
     fill(log, "a")
     log.roll()
     fill(log, "b")

@@ -16,6 +16,7 @@ from anabranch.server import connection as module
 from anabranch.server.connection import Connection
 from anabranch.server.framing import Buffers, Frames
 from anabranch.server.kafka.registry import Api, Deferred, RequestContext, Told
+from anabranch.server.request_times import Requests
 from anabranch.server.slots import MAX_SLOTS
 from tests.support.links import RecordingLink
 from tests.support.logs import SetClock
@@ -46,7 +47,7 @@ class Home:
 
     def __init__(self) -> None:
         self.clock = SetClock()
-        self.services: Any = SimpleNamespace(clock=self.clock)
+        self.services: Any = SimpleNamespace(clock=self.clock, requests=Requests())
         self.budget = ByteBudget(1 << 20)
         self.buffers = Buffers()
         self.full = False

@@ -15,6 +15,7 @@ from anabranch.server.config_sections import SocketConfig
 from anabranch.server.connection import Connection
 from anabranch.server.listener import KafkaListener
 from anabranch.server.reception import Reception
+from anabranch.server.request_times import Requests
 from tests.support.links import RecordingLink
 from tests.support.logs import SetClock
 from tests.unit.server.test_connection import CREATE_NOTHING, ECHO, LATER, SLOW, Home, request
@@ -27,7 +28,7 @@ class Room:
         self.clock = SetClock()
         self.home = Home()
         config = SimpleNamespace(current=SimpleNamespace(sockets=SocketConfig(**sockets)))
-        services: Any = SimpleNamespace(clock=self.clock, config=config)
+        services: Any = SimpleNamespace(clock=self.clock, config=config, requests=Requests())
         self.listener = KafkaListener(self.home.apis, services, Reception(services.config, room))
         self.closed = False
         self.host, self.port = "127.0.0.1", 9092

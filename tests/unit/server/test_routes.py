@@ -1,6 +1,7 @@
 """Routes: the header of a request is read once, and again whenever it says something else."""
 
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from anabranch.base.errors import Corrupt
 from anabranch.server.kafka.registry import load_apis
 from anabranch.server.peer import Peer
+from anabranch.server.request_times import Requests
 from anabranch.server.routes import LEAST_HEADER_BYTES, NAME_AT, Routes
 
 PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
-SERVICES: Any = object()
+SERVICES: Any = SimpleNamespace(requests=Requests())
 
 
 def request(key: int, version: int, name: bytes | None, tags: bytes = b"\0", body: bytes = b"body") -> bytes:

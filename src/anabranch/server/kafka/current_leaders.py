@@ -19,6 +19,7 @@ def leader_of(error: BaseException | None) -> CurrentLeader | None:
 
 def not_fetched(error: Exception, wanted: Wanted, host: PartitionHost) -> Fetched:
     """What is answered instead of a partition's records."""
+    host.traffic.fetch_failed(error)
     leader = leader_of(error)
     topic = host.find(wanted.topic) if isinstance(error, FencedLeaderEpoch) else None
     if topic is not None:

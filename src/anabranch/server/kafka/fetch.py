@@ -53,6 +53,8 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
     except AnabranchError as error:
         return write_fetched(ctx.version, code_of(error), NO_SESSION, ())
     max_bytes = min(request.max_bytes, services.config.current.fetch.max_bytes, _MOST_BYTES)
+    if request.replica_id >= 0:
+        ctx.times = services.requests.fetch_follower  # from now on: such connections are brokers' own
     work = Fetch(
         ctx,
         session,
@@ -128,7 +130,7 @@ class Fetch(ToldAtOnce):
         self._isolation = isolation
         self._wishes = wishes
         self._replica = BrokerId(replica)
-        self._partitions: list[Partition] = []
+        self._partitions: list[Partition | None] = []
         self._found: list[Fetched] = []
         self._size = 0
         self._failed = False
@@ -155,17 +157,18 @@ class Fetch(ToldAtOnce):
         """Read every partition as it stands now."""
         left = self._max_bytes
         found: list[Fetched] = []
-        partitions: list[Partition] = []
+        partitions: list[Partition | None] = []
         self._failed = False
         self._translating.clear()
         for i, wanted in enumerate(self._wanted):
+            partition: Partition | None = None
             try:
                 partition = self._partition(wanted)
                 one = self._read(partition, i, left)
-                partitions.append(partition)
             except (AnabranchError, OSError) as error:
                 self._failed = True
                 one = not_fetched(error, wanted, self._services.partitions)
+            partitions.append(partition)
             if one.diverging is not None:
                 self._failed = True
             left -= one.size_bytes
@@ -291,6 +294,7 @@ class Fetch(ToldAtOnce):
 
     def answer(self) -> list[Chunk]:
         session, brokers = self._session, self._services.cluster.image.brokers if self._failed else None
+        self._count()
         if session is None:
             found = self._by_topic(range(len(self._found)))
             return write_fetched(self._ctx.version, 0, NO_SESSION, found, brokers)
@@ -300,6 +304,18 @@ class Fetch(ToldAtOnce):
             if self._found[i].records is not None:
                 session.gave_records(self._wanted[i])
         return chunks
+
+    def _count(self) -> None:
+        """Note what is given, where it was found."""
+        if not self._size:
+            return
+        for partition, one in zip(self._partitions, self._found, strict=True):
+            if partition is None or not one.size_bytes:
+                continue
+            if self._replica < 0:
+                partition.bytes_out += one.size_bytes
+            else:
+                partition.replication_bytes_out += one.size_bytes
 
     def _has_news(self, i: int) -> bool:
         """Whether a partition has something that the session was not told yet."""
@@ -330,7 +346,9 @@ class Fetch(ToldAtOnce):
         self._deadline = self._loop.call_later(seconds, self.expire)
         self._moved: set[int] = set()
         self._watched: list[tuple[Partition, Waiter]] = [
-            (partition, partial(self._wake, i)) for i, partition in enumerate(self._partitions)
+            (partition, partial(self._wake, i))
+            for i, partition in enumerate(self._partitions)
+            if partition is not None  # there is none only where something has failed, which waits for nothing
         ]
         isolation = Isolation.UNCOMMITTED if self._replica < 0 else Isolation.LOG_END
         for partition, waiter in self._watched:

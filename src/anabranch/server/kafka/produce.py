@@ -123,7 +123,7 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
             try:
                 appended = target.partition.append(target.part.records, request.acks)
             except (AnabranchError, OSError) as error:
-                produced.append(failed(target.part.partition, error))
+                produced.append(failed(target.part.partition, error, ctx.services.partitions.traffic))
                 continue
             if appended.acknowledged is not None:
                 waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
@@ -172,14 +172,12 @@ def _by_lane(lane: Lane, at: int, frame: memoryview, ctx: RequestContext) -> Rep
         base_offset, append_time_ms, acknowledged = partition.append(batch, acks)
     except (AnabranchError, OSError) as error:
         # Not by the ordinary way: the batch may have its place written in it already.
-        wanted = Wanted(acks, timeout_ms, version, ctx.services.cluster)
-        return answer(wanted, [(name, [failed(partition.index, error)])])
+        wanted = _wanted_by(acks, timeout_ms, ctx)
+        return answer(wanted, [(name, [failed(partition.index, error, wanted.traffic)])])
     if acknowledged is not None:
         produced = [Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)]
         unacknowledged = Unacknowledged(produced, 0, acknowledged)
-        return Acknowledging(
-            Wanted(acks, timeout_ms, version, ctx.services.cluster), [(name, produced)], [unacknowledged]
-        )
+        return Acknowledging(_wanted_by(acks, timeout_ms, ctx), [(name, produced)], [unacknowledged])
     return (head + PLACED.pack(0, base_offset, append_time_ms, partition.log_start) + tail,)
 
 
@@ -213,7 +211,12 @@ async def _produce_opening(
 
 
 def _wanted(request: ProduceRequest, ctx: RequestContext) -> Wanted:
-    return Wanted(request.acks, request.timeout_ms, ctx.version, ctx.services.cluster)
+    return _wanted_by(request.acks, request.timeout_ms, ctx)
+
+
+def _wanted_by(acks: int, timeout_ms: int, ctx: RequestContext) -> Wanted:
+    services = ctx.services
+    return Wanted(acks, timeout_ms, ctx.version, services.cluster, services.partitions.traffic)
 
 
 def _refused(target: Target) -> Produced:
@@ -248,6 +251,7 @@ def _targets(
             partition = host.partition_of(topic, part.partition)
             targets.append(Target(part, partition, 0, None, kafka_name))
         except (AnabranchError, OSError) as error:
+            host.traffic.produce_failed(error)
             targets.append(Target(part, None, code_of(error), message_of(error), leader=leader_of(error)))
     return targets
 
@@ -299,7 +303,7 @@ async def _produce_slowly(
             try:
                 appended = await _append_slowly(target.partition, target, request, ends)
             except (AnabranchError, OSError) as error:
-                produced.append(failed(target.part.partition, error))
+                produced.append(failed(target.part.partition, error, ctx.services.partitions.traffic))
                 continue
             if appended.acknowledged is not None:
                 waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))

@@ -14,6 +14,7 @@ from anabranch.base.seldom import Seldom
 from anabranch.cluster.cluster import Cluster
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended
+from anabranch.partition.traffic import Traffic
 from anabranch.records.record import MissingKeys
 from anabranch.server.kafka.current_leaders import leader_of
 from anabranch.server.kafka.errors import code_of, message_of
@@ -41,12 +42,14 @@ class Unacknowledged(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """How a client wants to be answered, and the cluster that knows whom it might ask instead."""
+    """How a client wants to be answered, and what else an answer may take."""
 
     acks: int
     timeout_ms: int
     version: int
     cluster: Cluster
+    """Which knows whom the client might ask instead."""
+    traffic: Traffic
 
 
 def stored(index: int, partition: Partition, appended: Appended) -> Produced:
@@ -57,7 +60,8 @@ def refused(index: int, code: int, message: str | None, leader: CurrentLeader | 
     return Produced(index, code, -1, -1, -1, message, leader=leader)
 
 
-def failed(index: int, error: Exception) -> Produced:
+def failed(index: int, error: Exception, traffic: Traffic) -> Produced:
+    traffic.produce_failed(error)
     _tell(error)
     if isinstance(error, MissingKeys):
         text = "Compacted topic cannot accept message without key"
@@ -114,6 +118,7 @@ class Acknowledging(ToldAtOnce):
             if not acknowledged.done():
                 produced[i] = produced[i]._replace(error_code=ErrorCode.request_timed_out)
             elif (error := _error_of(acknowledged)) is not None:
+                self._wanted.traffic.produce_failed(error)
                 _tell(error)
                 produced[i] = produced[i]._replace(
                     error_code=code_of(error), message=message_of(error), leader=leader_of(error)

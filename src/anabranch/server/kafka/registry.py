@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Protocol
 
 from anabranch.base.network import Chunk
 from anabranch.server.peer import Peer
+from anabranch.server.request_times import NOT_KEPT, RequestTimes
 from anabranch.server.services import Services
 
 Answer = dict[str, Any]
@@ -86,7 +87,7 @@ class RequestContext:
     Requests with the same header share one, save those whose handlers are coroutines.
     """
 
-    __slots__ = ("begun", "client_id", "connection_id", "peer", "services", "version")
+    __slots__ = ("begun", "client_id", "connection_id", "peer", "services", "times", "version")
 
     def __init__(
         self,
@@ -96,6 +97,7 @@ class RequestContext:
         services: Services,
         peer: Peer | None = None,
         begun: Begun = _nobody_is_behind,
+        times: RequestTimes = NOT_KEPT,
     ) -> None:
         self.version = version
         self.client_id = client_id
@@ -104,6 +106,7 @@ class RequestContext:
         self.peer = peer or Peer()
         self.begun = begun
         """To be called when nothing but waiting is left: the requests behind this one may begin."""
+        self.times = times
 
     def of_one(self, begun: Begun) -> "RequestContext":
         """The same for one request, which tells `begun`."""

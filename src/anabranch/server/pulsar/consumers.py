@@ -34,7 +34,7 @@ _FIRST_WITH_ACTIVE_CHANGE = 12  # protocol versions
 class ConsumerChannel:
     """A consumer's way out (`subscriptions/channel.py`)."""
 
-    __slots__ = ("_connection", "_head", "_id", "_partition", "is_stalled")
+    __slots__ = ("_connection", "_counted", "_head", "_id", "_partition", "is_stalled")
 
     def __init__(self, connection: "PulsarConnection", id: int, partition: int) -> None:
         """`partition` is what message ids carry: -1 if the topic is not partitioned."""
@@ -42,6 +42,7 @@ class ConsumerChannel:
         self._id = id
         self._partition = partition
         self._head = message_head(id, partition)
+        self._counted = (0, 0)
         self.is_stalled = False
 
     def deliver(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
@@ -64,6 +65,10 @@ class ConsumerChannel:
             chunks.append(head)
             chunks.append(payload)
         self._connection.write(chunks)
+        counted, self._counted = self._counted, (consumer.messages_out, consumer.bytes_out)
+        traffic = self._connection.services.traffic
+        traffic.messages_out += self._counted[0] - counted[0]
+        traffic.bytes_out += self._counted[1] - counted[1]
 
     def is_writable(self) -> bool:
         if self._connection.is_full:

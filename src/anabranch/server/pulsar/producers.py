@@ -219,6 +219,16 @@ class Producers:
         self.collected = []
         attached = self._whose
         assert attached is not None
+        producer, traffic = attached.producer, self._connection.services.traffic
+        traffic.messages_in -= producer.messages_in
+        traffic.bytes_in -= producer.bytes_in
+        try:
+            self._publish(attached, sends)
+        finally:
+            traffic.messages_in += producer.messages_in
+            traffic.bytes_in += producer.bytes_in
+
+    def _publish(self, attached: Attached, sends: list[Send]) -> None:
         while sends:
             published = _publish(attached, sends, self._within)
             if published.pause_s > 0:

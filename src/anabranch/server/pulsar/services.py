@@ -1,6 +1,6 @@
 """What Pulsar's command handlers may reach: the node's parts, built by `node_parts.py` and nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
@@ -9,6 +9,16 @@ from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.server.config import DynamicConfig
 from anabranch.topics.registry import Topics
 from anabranch.topics.transactions import Transactions
+
+
+@dataclass(slots=True)
+class PulsarTraffic:
+    """What Pulsar clients sent and were given since the broker started."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    messages_out: int = 0
+    bytes_out: int = 0
 
 
 @dataclass(slots=True)
@@ -22,3 +32,4 @@ class PulsarServices:
     transactions: Transactions
     service_url: str = ""
     """Where clients find this broker, `pulsar://HOST:PORT`; known once it listens."""
+    traffic: PulsarTraffic = field(default_factory=PulsarTraffic)
