@@ -8,12 +8,13 @@ work, answers under way, then flush, checkpoint, and the mark of a clean stop.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 from anabranch import __version__
 from anabranch.admin.listener import HttpListener
+from anabranch.admin.measured import Connections, Measured
 from anabranch.admin.services import AdminServices
 from anabranch.base.ids import id_text
 from anabranch.base.world import real_world
@@ -150,13 +151,35 @@ class Node:
         told, parts = self._config.pulsar, self.parts
         if told.web_service_port == NO_PORT:
             return
-        offered = AdminServices(parts.pulsar, parts.host, parts.upkeep, parts.threads)
+        offered = AdminServices(parts.pulsar, parts.host, parts.upkeep, parts.threads, self.measured())
         listener = self._http = HttpListener(offered)
         bind = told.bind_address or self._config.sockets.bind.host
         _, port = await listener.open(bind, told.web_service_port)
         undo.push_async_callback(listener.close)
         self._reached["http"] = self._reached_at(port)
         offered.web_url = f"http://{self._reached['http']}"
+
+    def measured(self) -> Measured:
+        parts = self.parts
+        return Measured(
+            broker=self._config.node.node_id,
+            clock=parts.clock,
+            requests=parts.services.requests,
+            host=parts.host,
+            isr_changes=parts.isr_changes,
+            followers=parts.followers,
+            cluster=parts.cluster,
+            session=parts.store.session,
+            pulsar=parts.pulsar,
+            loop_lag=parts.loop_lag,
+            connections=self._connections,
+        )
+
+    def _connections(self) -> Iterator[Connections]:
+        for name, listener in zip(("kafka", "internal"), self._listeners, strict=False):
+            yield Connections(name, listener.connections, listener.accepted)
+        if self._pulsar is not None:
+            yield Connections("pulsar", self._pulsar.connections, self._pulsar.accepted)
 
     def _reached_at(self, port: int) -> Address:
         """Where Pulsar clients are told to find a port."""

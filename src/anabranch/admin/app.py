@@ -130,7 +130,7 @@ def _response(result: object, media: str) -> Response:
     if result is None:
         return Response(status_code=204)
     if isinstance(result, Text):
-        return PlainTextResponse(result.text)
+        return PlainTextResponse(result.text, media_type=result.media)
     if isinstance(result, Message):
         return Response(result.payload, media_type="application/octet-stream", headers=dict(result.headers))
     status = 200

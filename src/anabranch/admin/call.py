@@ -17,6 +17,7 @@ class Text(NamedTuple):
     """Answered as it is."""
 
     text: str
+    media: str = "text/plain"
 
 
 class Message(NamedTuple):

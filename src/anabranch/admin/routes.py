@@ -41,6 +41,7 @@ _PARTS = (
     "offload",
     "surroundings",
     "broker_stats",
+    "metrics",
     "subscriptions",
     "messages",
     "schemas",

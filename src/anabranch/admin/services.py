@@ -3,6 +3,7 @@
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from anabranch.admin.measured import Measured
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.upkeep import Upkeep
 from anabranch.server.pulsar.services import PulsarServices
@@ -15,5 +16,6 @@ class AdminServices:
     upkeep: Upkeep
     threads: Executor
     """For what takes a request a while."""
+    measured: Measured
     web_url: str = ""
     """Where clients find this broker's HTTP, as `http://127.0.0.1:8080`; known once it listens."""

@@ -39,6 +39,7 @@ from anabranch.partition.config import ReplicationConfig
 from anabranch.server.config_pulsar import PulsarConfig
 from anabranch.server.config_sections import (
     FetchConfig,
+    MetricsConfig,
     NodeConfig,
     SocketConfig,
     TelemetryConfig,
@@ -62,6 +63,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "cleaner": CleanerConfig,
     "producers": ProducerStateConfig,
     "telemetry": TelemetryConfig,
+    "metrics": MetricsConfig,
     "groups": GroupConfig,
     "share_states": ShareStateConfig,
     "transactions": TransactionConfig,
@@ -103,6 +105,7 @@ class BrokerConfig:
     cleaner: CleanerConfig
     producers: ProducerStateConfig
     telemetry: TelemetryConfig
+    metrics: MetricsConfig
     groups: GroupConfig
     share_states: ShareStateConfig
     transactions: TransactionConfig

@@ -306,6 +306,18 @@ class FetchConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsConfig:
+    max_topics: int = option(
+        "anabranch.metrics.max.topics",
+        Kind.INT,
+        0,
+        at_least(0),
+        "Topics that /metrics tells of one by one: those with most traffic, and no more than this.",
+        dynamic=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryConfig:
     max_bytes: int = option(
         "telemetry.max.bytes",
