@@ -93,6 +93,16 @@ def test_a_brokers_command() -> None:
     assert said.endswith("--data /somewhere/broker-2/data --ready-file /somewhere/broker-2/ready.json")
 
 
+def test_settings_of_one_broker(tmp_path: Path) -> None:
+    (tmp_path / "broker-2").mkdir()
+    (tmp_path / "broker-2" / "broker.properties").write_text("# where it stands\nbroker.rack = r2\n")
+    wanted = Wanted(data=tmp_path, settings=("a=1",))
+    said = " ".join(broker_process(2, wanted, "z:1/c", "machine", {}, free).command)
+    assert said.index("--set a=1") < said.index("--set broker.rack=r2"), "the later wins"
+    other = broker_process(1, wanted, "z:1/c", "machine", {}, free)
+    assert "broker.rack" not in " ".join(other.command)
+
+
 def test_zookeepers_command() -> None:
     planned = zookeeper_process(Wanted(data=DATA), free)
     assert planned.ports == {"client": 2181}

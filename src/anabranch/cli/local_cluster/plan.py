@@ -6,6 +6,7 @@
     DATA/control.sock           how commands reach the supervisor
     DATA/zookeeper/data         data folder; beside it log.txt, what the process says, and its ready.json
     DATA/broker-1/data          the same of each broker
+    DATA/broker-1/broker.properties   settings of that broker alone, if somebody wrote them there
 
 Ports count up from the first broker's; free ones are taken where Kafka's is 0.
 """
@@ -17,11 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.base.config_properties import parse_properties
 from anabranch.base.errors import Corrupt, Invalid
 
 CLUSTER_FILE = "cluster.json"
 SUPERVISOR_LOG = "supervisor.log"
 READY_FILE = "ready.json"
+OWN_SETTINGS = "broker.properties"
 ZOOKEEPER = "zookeeper"
 BROKER = "broker"
 
@@ -129,7 +132,7 @@ def broker_process(
     defaults: Mapping[str, str],
     free_port: Callable[[], int],
 ) -> Planned:
-    """`defaults` are settings that hold where nobody said otherwise."""
+    """`defaults` are settings that hold where nobody said otherwise, the broker's own file wins."""
     ports = broker_ports(number, wanted, free_port)
     command = [*_anabranch(BROKER), "--id", str(number), "--zookeeper", zookeeper, "--host-id", host_id]
     if wanted.host is not None:
@@ -138,12 +141,19 @@ def broker_process(
         command += [f"--{protocol}-port", str(port)]
     if wanted.config is not None:
         command += ["--config", str(wanted.config.absolute())]
-    settings = [f"{name}={value}" for name, value in defaults.items()]
-    for setting in (*settings, *wanted.settings):
-        command += ["--set", setting]
     id = f"{BROKER}-{number}"
+    own = own_settings(wanted.data / id)
+    usual = [f"{name}={value}" for name, value in defaults.items()]
+    for setting in (*usual, *wanted.settings, *(f"{name}={value}" for name, value in own.items())):
+        command += ["--set", setting]
     taken = {protocol: port for protocol, port in ports.items() if port != _NO_PORT}
     return _planned(BROKER, id, [*command, "--verbose"], taken, wanted.data / id)
+
+
+def own_settings(place: Path) -> dict[str, str]:
+    """What the file beside a broker's data folder sets for it alone."""
+    file = place / OWN_SETTINGS
+    return parse_properties(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def broker_ports(number: int, wanted: Wanted, free_port: Callable[[], int]) -> dict[str, int]:

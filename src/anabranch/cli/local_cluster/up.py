@@ -122,15 +122,15 @@ def _supervisor(wanted: Wanted, ports: FreePorts, told_to_stop: asyncio.Event) -
         cluster = founded(file.read_bytes() if file.exists() else None, wanted)
         settings = dict(name_value(text) for text in wanted.settings)
         told = load(wanted.config, os.environ, settings).layers.static
+        usual = replication_defaults(len(cluster.brokers))
+        defaults = {name: value for name, value in usual.items() if name not in told}
+        host_id = told.get("host.id") or platform.node()
+        here = replace(wanted, data=wanted.data.absolute())
+        return Supervisor(here, cluster, host_id, defaults, ports, told_to_stop)
     except InvalidConfig as error:
         raise Misuse(str(error), "docs/configuration.md lists the settings") from error
     except AnabranchError as error:
         raise CommandError(str(error)) from error
-    usual = replication_defaults(len(cluster.brokers))
-    defaults = {name: value for name, value in usual.items() if name not in told}
-    host_id = told.get("host.id") or platform.node()
-    here = replace(wanted, data=wanted.data.absolute())
-    return Supervisor(here, cluster, host_id, defaults, ports, told_to_stop)
 
 
 def _addresses(supervisor: Supervisor, host: str) -> dict[str, str]:
