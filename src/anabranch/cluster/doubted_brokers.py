@@ -8,9 +8,10 @@ Clients of a leader that died are told by their sockets as soon as its peers are
 now.  An answer from before the election would send them back to the dead one, and librdkafka asks again a
 second later.  So who asks for what a doubted broker leads waits for the election.
 
-A broker that was removed is named to clients for some seconds more.  librdkafka (2.16) that learns from one
-answer that a partition has moved and that the broker where it was is gone drops the partition for a second
-with the broker; told of the move first, it does not.
+A broker that went, however it did, is named to clients for some seconds more, as Kafka names one that died
+until its session is over.  librdkafka (2.16) that learns from one answer that a partition has moved and that
+the broker where it was is gone drops the partition for a second with the broker; told of the move first, it
+does not.  And if a broker that it forgot is back as a coordinator, it may wait for it for ever.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from anabranch.base.ids import BrokerId
 from anabranch.meta.image import BrokerImage, ImageChange
 
 _DOUBTED_S = 1.0
-_NAMED_S = 3.0
+_NAMED_S = 10.0
 
 
 class DoubtedBrokers:
@@ -41,7 +42,7 @@ class DoubtedBrokers:
     def image_changed(self, change: ImageChange) -> None:
         old, new = change.old.brokers, change.new.brokers
         if old is not new:
-            for id in self._until.keys() & (old.keys() - new.keys()):
+            for id in old.keys() - new.keys():
                 self._removed[id] = old[id], asyncio.get_running_loop().time() + _NAMED_S
             for id in self._removed.keys() & new.keys():
                 del self._removed[id]
@@ -49,7 +50,7 @@ class DoubtedBrokers:
 
     @property
     def removed(self) -> Iterator[BrokerImage]:
-        """Those that were removed a moment ago, and are named still."""
+        """Those that went a moment ago, and are named still."""
         if self._removed:
             now = asyncio.get_running_loop().time()
             for id, (broker, until) in list(self._removed.items()):
