@@ -67,6 +67,9 @@ class Journal:
         now = f"{time.monotonic():.6f}"
         self._file.write("".join(f"{now} read {partition} {offset}\n" for partition, offset in records))
 
+    def committed(self, offsets: dict[int, int]) -> None:
+        """What was read is, by partition; of clients that say so."""
+
     def refused(self, error: Exception) -> None:
         self._write(f"refused {type(error).__name__} {error}")
 
@@ -131,8 +134,9 @@ def with_confluent(args: argparse.Namespace, journal: Journal, stopping: Stoppin
             journal.read((record.partition(), record.offset()) for record in records)
             if records or is_behind:
                 try:
-                    consumer.commit(asynchronous=False)
+                    done = consumer.commit(asynchronous=False)
                     is_behind = False
+                    journal.committed({one.partition: one.offset for one in done if one.error is None})
                 except ck.KafkaException as error:
                     is_behind = error.args[0].code() != ck.KafkaError._NO_OFFSET  # its partitions were taken
                     journal.refused(error)

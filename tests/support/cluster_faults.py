@@ -1,33 +1,35 @@
 """Faults of a cluster of processes, and what its brokers say of it meanwhile.
 
-    with LocalCluster(folder) as cluster:
+    with FaultyCluster(folder) as cluster:
         faults = Faults(cluster)
         faults.create("orders", partitions=3)
         broker = faults.view().leader("orders", 0)
         faults.kill(broker)                     # -9; the supervisor starts it again
         faults.pause(2); faults.resume(2)       # SIGSTOP, SIGCONT
         faults.expire_session(3)                # ZooKeeper ends it, as if it had not heard of the broker
-        faults.kill_zookeeper()                 # the same; `cluster.tell("kill", "zookeeper")` leaves it down
         faults.until(lambda view: view.is_whole)
 
 Brokers are named by their ids.
 """
 
 import os
+import resource
+import shutil
 import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients import raw
-from tests.support.local_cluster import LocalCluster
+from tests.support.faulty_cluster import FaultyCluster
 from tests.support.zookeeper import end_session
 
 PATIENCE_S = 90.0
 _ANSWER_S = 5.0
+_NOT_CONTROLLER = 41
 
 
 class Part(NamedTuple):
@@ -64,11 +66,27 @@ class View(NamedTuple):
 
 
 class Faults:
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: FaultyCluster) -> None:
         self._cluster = cluster
-        ids = (id for id in cluster.rows() if id.startswith("broker-"))
-        self.brokers = [int(id.removeprefix("broker-")) for id in ids]
-        self.paused: set[int] = set()
+        self._addresses: dict[int, str] = {}
+        for row in cluster.ready["processes"]:
+            self._know(row)
+        self.paused: dict[int, int] = {}
+        """Pids, by broker."""
+
+    @property
+    def brokers(self) -> list[int]:
+        return list(self._addresses)
+
+    def add(self) -> int:
+        """One more broker."""
+        self._cluster.network.connect(self.brokers[-1] + 1)
+        (row,) = self._cluster.ask("add")
+        self._know(row)
+        return self.brokers[-1]
+
+    def _know(self, row: dict[str, Any]) -> None:
+        self._addresses[int(row["id"].removeprefix("broker-"))] = f"127.0.0.1:{row['ports']['kafka']}"
 
     # --- what is so
 
@@ -99,8 +117,7 @@ class Faults:
                 time.sleep(0.05)
 
     def _ask(self, broker: int) -> View:
-        address = str(self._cluster.told(f"broker-{broker}")["kafka"])
-        with raw.Connection(address, _ANSWER_S) as connection:
+        with raw.Connection(self._addresses[broker], _ANSWER_S) as connection:
             answer = connection.call(raw.METADATA, 12, {"topics": None})
         return View(
             answer.controller_id,
@@ -123,18 +140,48 @@ class Faults:
         os.kill(self._pid(broker), signal.SIGKILL)
 
     def pause(self, broker: int) -> None:
-        os.kill(self._pid(broker), signal.SIGSTOP)
-        self.paused.add(broker)
+        self.paused[broker] = self._pid(broker)
+        os.kill(self.paused[broker], signal.SIGSTOP)
 
     def resume(self, broker: int) -> None:
-        os.kill(self._pid(broker), signal.SIGCONT)
-        self.paused.discard(broker)
+        with suppress(ProcessLookupError):
+            os.kill(self.paused.pop(broker), signal.SIGCONT)
 
     def expire_session(self, broker: int) -> None:
-        end_session(self._cluster.ready["zookeeper"], f"/brokers/{broker}")
+        end_session(self._cluster.zookeeper.address, f"/brokers/{broker}")
 
-    def kill_zookeeper(self) -> None:
-        os.kill(self._cluster.told("zookeeper")["server_pid"], signal.SIGKILL)
+    def fill_disk(self, broker: int) -> Callable[[], None]:
+        """Nothing that the broker writes is kept any more, until what is returned is called."""
+        pid = self._pid(broker)
+        limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+
+        def free() -> None:
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+        return free
+
+    def wipe(self, broker: int) -> None:
+        """It is killed, and comes back with an empty disk."""
+        self._cluster.ask("kill", f"broker-{broker}")
+        shutil.rmtree(self._cluster.data / f"broker-{broker}" / "data")
+        self._cluster.ask("restart", f"broker-{broker}")
+
+    def elect_preferred(self) -> None:
+        self.ask_controller(43, 2, election_type=0, topic_partitions=None, timeout=30_000)
+
+    def ask_controller(self, key: int, version: int, **values: object) -> Any:
+        """What it answers, whoever it is just now."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            address = self._addresses.get(self.view().controller, "")
+            with suppress(OSError, ValueError), raw.Connection(address, PATIENCE_S) as connection:
+                answer = connection.call(key, version, values)
+                if getattr(answer, "error_code", 0) != _NOT_CONTROLLER:
+                    return answer
+            assert time.monotonic() < deadline, "nobody is the controller"
+            time.sleep(0.05)
 
     def _pid(self, broker: int) -> int:
         return int(self._cluster.told(f"broker-{broker}")["pid"])

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from anabranch.cli.local_cluster.control import ask
 from tests.support.broker import STOP_TIMEOUT_S, without_settings
 from tests.support.command import PROGRAM, anabranch, from_json
 from tests.support.process_session import Served
@@ -49,9 +50,12 @@ class LocalCluster(Served):
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=without_settings()
             )
         self.ready = wait_for_json(self._ready_file, self._process, self.log)
-        pids = [self._process.pid, *(row["pid"] for row in self.ready["processes"])]
-        pids.append(json.loads((self.data / "zookeeper" / "ready.json").read_text())["server_pid"])
+        pids = [self._process.pid, *(row["pid"] for row in self.ready["processes"]), *self._others()]
         self.start_computed_s = sum(map(_computed_s, pids))
+
+    def _others(self) -> list[int]:
+        """Processes that serve it and are not its children."""
+        return [json.loads((self.data / "zookeeper" / "ready.json").read_text())["server_pid"]]
 
     def stop(self) -> None:
         """SIGTERM, and wait for the clean end of all."""
@@ -70,6 +74,14 @@ class LocalCluster(Served):
 
     def tell(self, verb: str, *arguments: str, exit_code: int = 0) -> "subprocess.CompletedProcess[str]":
         return anabranch("cluster", verb, *arguments, "--data", str(self.data), exit_code=exit_code)
+
+    def ask(self, verb: str, id: str | None = None) -> list[dict[str, Any]]:
+        """As `tell`, without a process for it; the rows that it would show."""
+        here = Path.cwd()
+        try:
+            return ask(self.data, verb, id)
+        finally:
+            os.chdir(here)
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """What `status` says, by id."""
