@@ -166,7 +166,6 @@ class Node:
             clock=parts.clock,
             requests=parts.services.requests,
             host=parts.host,
-            isr_changes=parts.isr_changes,
             followers=parts.followers,
             cluster=parts.cluster,
             session=parts.store.session,

@@ -17,7 +17,7 @@ from anabranch.meta.image import NO_BROKER, PartitionImage
 from anabranch.meta.session import Session
 from anabranch.partition.fetcher import Followers
 from anabranch.partition.host import PartitionHost
-from anabranch.partition.isr_changes import IsrChanges
+from anabranch.partition.partition import Partition
 from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.traffic import Counts
 from anabranch.server.pulsar.services import PulsarServices
@@ -41,7 +41,6 @@ class Measured:
     clock: Clock
     requests: Requests
     host: PartitionHost
-    isr_changes: IsrChanges
     followers: Followers
     cluster: Cluster
     session: Session
@@ -70,6 +69,8 @@ class Standing:
     counts: Counts = field(default_factory=Counts)
     by_topic: dict[str, Counts] = field(default_factory=dict)
     """Of topics with traffic that this broker leads partitions of."""
+    lags: dict[BrokerId, int] = field(default_factory=dict)
+    """How many messages a follower lacks of a partition led here, where it lacks most."""
 
     def look_at(self, topic: ServedTopic, state: PartitionImage, me: BrokerId) -> None:
         self.partitions += 1
@@ -84,7 +85,7 @@ class Standing:
         leader = topic.partitions[state.index] if state.index < len(topic.partitions) else None
         if leader is not None:
             state = leader.state  # which it may know before the image does
-            self._count(topic.name.kafka, leader.counts)
+            self._count(topic.name.kafka, leader)
         in_sync, replicas = len(state.isr), len(state.replicas)
         least = min(topic.config.min_insync_replicas, replicas)
         self.under_replicated += in_sync < replicas
@@ -92,7 +93,11 @@ class Standing:
         self.at_min_isr += in_sync == least
         self.reassigning += bool(state.adding or state.removing)
 
-    def _count(self, topic: str, counts: Counts) -> None:
+    def _count(self, topic: str, leader: Partition) -> None:
+        if leader.led is not None:
+            for broker, lag in leader.led.lags():
+                self.lags[broker] = max(self.lags.get(broker, 0), lag)
+        counts = leader.counts
         if counts.bytes_in or counts.bytes_out:
             self.by_topic.setdefault(topic, Counts()).add(counts)
         self.counts.add(counts)
@@ -115,5 +120,5 @@ async def standing(measured: Measured) -> Standing:
                 left = _A_TURN
                 await asyncio.sleep(0)
     for _, _, fetcher in measured.followers.fetchers():
-        found.counts.add(fetcher.counts)
+        found.counts.replication_bytes_in += fetcher.fetched_bytes
     return found

@@ -189,7 +189,7 @@ def _replicas(measured: Measured, found: Standing) -> Iterator[Metric]:
         "anabranch_follower_lag_messages",
         "Messages that a follower lacks of a partition led here, where it lacks most.",
         "follower",
-        [(str(broker), lag) for broker, lag in sorted(measured.isr_changes.most_behind().items())],
+        [(str(broker), lag) for broker, lag in sorted(found.lags.items())],
     )
 
 

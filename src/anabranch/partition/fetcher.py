@@ -39,7 +39,6 @@ from anabranch.partition.following import Following
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.throttling import FOLLOWER, is_throttled
-from anabranch.partition.traffic import Counts
 from anabranch.wire.kafka.schema import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -158,21 +157,18 @@ class ReplicaFetcher:
         self._followed.pop(place, None)
         following = self._following.pop(place, None)
         if following is not None:
-            self._around.host.traffic.past.add(following.counts)
+            self._around.host.traffic.past.replication_bytes_in += following.fetched_bytes
         self._later.pop(place, None)
 
     @property
     def lag(self) -> int:
         """How many messages the replica lacks that lacks most of what its leader has told is safe."""
-        return max((following.lag for following in self._following.values()), default=0)
+        return max([following.lag for following in self._following.values()], default=0)
 
     @property
-    def counts(self) -> Counts:
-        """What it has fetched for the replicas that it has now."""
-        total = Counts()
-        for following in self._following.values():
-            total.add(following.counts)
-        return total
+    def fetched_bytes(self) -> int:
+        """For the replicas that it has now."""
+        return sum([following.fetched_bytes for following in self._following.values()])
 
     def close(self) -> None:
         self._client.close()

@@ -15,7 +15,6 @@ from anabranch.log.append_fetched import append_fetched
 from anabranch.log.segment import Segment
 from anabranch.log.truncation import truncate_fully_and_start_at, truncate_to
 from anabranch.partition.replica import Replica
-from anabranch.partition.traffic import Counts
 
 _NO_EPOCH = -1
 
@@ -45,9 +44,8 @@ class Following:
         return max(0, self._leaders_high_watermark - self.replica.log.log_end)
 
     @property
-    def counts(self) -> Counts:
-        """What it has fetched."""
-        return Counts(replication_bytes_in=self.replica.log.written_bytes - self._written_before)
+    def fetched_bytes(self) -> int:
+        return self.replica.log.written_bytes - self._written_before
 
     @property
     def point(self) -> tuple[int, int, int, int]:

@@ -108,16 +108,6 @@ class IsrChanges:
     def at_min_isr(self) -> int:
         return sum(len(one.state.isr) == one.min_insync(one.state) for one in self.leaders())
 
-    def most_behind(self) -> dict[BrokerId, int]:
-        """By follower, how many messages it lacks where it lacks most."""
-        behind: dict[BrokerId, int] = {}
-        for one in self.leaders():
-            if one.led is not None:
-                for broker, follower in one.led.in_sync.followers.items():
-                    lag = max(0, one.log_end - max(follower.end, one.log_start))
-                    behind[broker] = max(behind.get(broker, 0), lag)
-        return behind
-
     # --- looking
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ Only for partitions of several replicas.
 """
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from anabranch.base.config import LONG_MAX
@@ -123,6 +124,12 @@ class LedReplicas:
             if self._hub.is_alive(broker)
         ]
         return min(starts, default=LONG_MAX)
+
+    def lags(self) -> Iterator[tuple[BrokerId, int]]:
+        """How many messages each follower lacks."""
+        log_end, log_start = self._partition.log_end, self._partition.log_start
+        for broker, follower in self.in_sync.followers.items():
+            yield broker, max(0, log_end - max(follower.end, log_start))
 
     def wanted(self) -> list[BrokerId] | None:
         """The ISR that the controller is to be asked for, if it is."""
