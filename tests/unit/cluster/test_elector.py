@@ -91,6 +91,7 @@ async def test_unclean_elections_where_the_topic_allows_them(brokers: Brokers) -
     await until(lambda: leads(one) == (NO_BROKER, (2,)))
     await one.alter_topic_config(ORDERS, lambda _: {"unclean.leader.election.enable": "true"})
     await until(lambda: leads(one) == (1, (1,)))
+    await until(lambda: one.controller.unclean_elections == 1)
     await store.close()
 
 
@@ -106,7 +107,9 @@ async def test_an_unclean_election_that_is_asked_for(brokers: Brokers) -> None:
     await until(lambda: leads(one) == (NO_BROKER, (2,)))
     with pytest.raises(PreferredLeaderNotAvailable):
         await one.controller.elect_preferred(ORDERS, 0)
+    before = one.controller.elections.count
     assert (await one.controller.elect_any(ORDERS, 0)).leader == 1
+    assert (one.controller.elections.count, one.controller.unclean_elections) == (before + 1, 1)
     await store.close()
 
 
