@@ -175,11 +175,12 @@ class NodeParts:
                 self._random,
                 told,
                 lambda broker: _address_of(cluster, broker),
+                lambda: _epoch_of(cluster, me),
                 lambda following, cut: self.upkeep.truncated(following.replica, cut),
             )
         )
         host.replication.lag = lambda: Lag(told.lag_time_max_ms / 1000, told.lag_max_messages)
-        host.replication.is_alive = lambda broker: broker in cluster.image.brokers
+        host.replication.epoch_of = lambda broker: _epoch_of(cluster, broker)
         host.replication.certainty.depend_on(self.store.session)
         cluster.when_read_anew(host.replication.certainty.image_read)
         host.replication.leader_throttle.rate = lambda: self.dynamic.current.replication.leader_throttled_rate
@@ -373,6 +374,11 @@ def _nobody(index: int) -> None:
 def _address_of(cluster: Cluster, broker: BrokerId) -> Address | None:
     found = cluster.image.brokers.get(broker)
     return None if found is None else found.for_brokers
+
+
+def _epoch_of(cluster: Cluster, broker: BrokerId) -> int | None:
+    found = cluster.image.brokers.get(broker)
+    return None if found is None else found.epoch
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

@@ -144,6 +144,16 @@ def test_readers_wait_for_the_watermark_and_followers_for_the_log(led: Led, role
     assert role.high_watermark == 2
 
 
+def test_what_a_broker_fetched_before_it_restarted_counts_no_more(led: Led, role: Partition) -> None:
+    put(role)
+    put(role)
+    role.replica_reached(FOLLOWER, 1, epoch=7)
+    role.replica_reached(FOLLOWER, 2, epoch=6)  # was on its way meanwhile
+    assert role.high_watermark == 1
+    role.replica_reached(FOLLOWER, 2, epoch=7)
+    assert role.high_watermark == 2
+
+
 # --- acknowledgements
 
 

@@ -94,6 +94,9 @@ async def test_a_follower_that_is_cut_off_leaves_and_comes_back(
     assert (counted.isr_shrinks, counted.isr_expands, changes.under_replicated) == (1, 0, 1)
     three.wire.mend("a", "c")
     await until(lambda: isr(three) == (B1, B2, B3))
+    led, brokers = leader(three).led, three.nodes[B1].parts.cluster.image.brokers
+    assert led is not None
+    assert led.in_sync.followers[B3].epoch == brokers[B3].epoch
     assert (
         "orders-0: ISR grown from [1, 2] to [1, 2, 3], leader epoch 0: broker 3 has caught up" in caplog.text
     )

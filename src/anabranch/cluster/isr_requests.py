@@ -64,10 +64,11 @@ async def _change(cluster: Cluster, change: IsrChange) -> Written:
     state = await cluster.controller.change_isr(
         topic.name,
         change.partition,
-        change.isr,
+        list(change.isr),
         change.leader_epoch,
         change.partition_epoch,
         topic_id=topic.id,
+        broker_epochs=change.isr,
     )
     return Written(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
 
@@ -106,15 +107,18 @@ class ControllerIsr:
             part = {
                 "partition_index": change.partition,
                 "leader_epoch": change.leader_epoch,
-                "new_isr_with_epochs": [{"broker_id": one, "broker_epoch": -1} for one in change.isr],
+                "new_isr_with_epochs": [
+                    {"broker_id": one, "broker_epoch": epoch} for one, epoch in change.isr.items()
+                ],
                 "new_isr": list(change.isr),
                 "leader_recovery_state": 0,
                 "partition_epoch": change.partition_epoch,
             }
             topics.setdefault(change.topic_id, []).append(part)
+        me = self._cluster.image.brokers.get(self._broker)
         values = {
             "broker_id": self._broker,
-            "broker_epoch": -1,
+            "broker_epoch": -1 if me is None else me.epoch,
             "topics": [{"topic_id": id, "partitions": parts} for id, parts in topics.items()],
         }
         return Request(ALTER_PARTITION, values)

@@ -64,6 +64,8 @@ class Surroundings(NamedTuple):
     config: ReplicationConfig
     address_of: Callable[[BrokerId], Address | None]
     """Where a broker is reached, None if it is not there."""
+    own_epoch: Callable[[], int | None]
+    """In which this broker is registered, None if it is not."""
     truncated: Truncated
     """Segments were cut off; returns when that is written down."""
 
@@ -275,9 +277,13 @@ class ReplicaFetcher:
 
     def _request(self, due: dict[Place, Following]) -> Request:
         config = self._around.config
+        epoch = self._around.own_epoch()
         values = {
             "cluster_id": None,
-            "replica_state": {"replica_id": self._around.broker, "replica_epoch": -1},
+            "replica_state": {
+                "replica_id": self._around.broker,
+                "replica_epoch": -1 if epoch is None else epoch,
+            },
             "max_wait": config.fetch_max_wait_ms,
             "min_bytes": config.fetch_min_bytes,
             "max_bytes": config.fetch_response_max_bytes,

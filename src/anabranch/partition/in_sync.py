@@ -33,7 +33,7 @@ from anabranch.base.ids import BrokerId
 from anabranch.meta.image import PartitionImage
 
 _NEVER = float("-inf")
-NO_END = -1
+NO_END = NO_EPOCH = -1
 
 
 class Lag(NamedTuple):
@@ -62,11 +62,13 @@ class Late(NamedTuple):
 class Follower:
     """What a leader knows of one, from its fetches."""
 
-    __slots__ = ("_asked_s", "_leader_end", "caught_up_s", "end", "log_start")
+    __slots__ = ("_asked_s", "_leader_end", "caught_up_s", "end", "epoch", "log_start")
 
     def __init__(self, caught_up_s: float) -> None:
         self.end = NO_END
         self.log_start = NO_END
+        self.epoch = NO_EPOCH
+        """The broker's, when it asked last: after a restart its log may end earlier."""
         self.caught_up_s = caught_up_s
         self._asked_s = _NEVER
         self._leader_end = NO_END  # when it asked last

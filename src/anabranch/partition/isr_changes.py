@@ -12,7 +12,7 @@ The cost grows with the partitions of several replicas that are led here, and wi
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 from uuid import UUID
@@ -46,7 +46,8 @@ class IsrChange(NamedTuple):
     partition: int
     leader_epoch: LeaderEpoch
     partition_epoch: int
-    isr: tuple[BrokerId, ...]
+    isr: Mapping[BrokerId, int]
+    """The brokers, and the epoch that each had when it was last heard of; -1 if that is not known."""
 
 
 class Written(NamedTuple):
@@ -196,7 +197,7 @@ class IsrChanges:
                 partition.index,
                 LeaderEpoch(partition.leader_epoch),
                 partition.state.partition_epoch,
-                tuple(wanted),
+                wanted,
             )
         return changes
 

@@ -15,7 +15,7 @@ from anabranch.base.config import LONG_MAX
 from anabranch.base.ids import BrokerId
 from anabranch.base.waiters import Waiters
 from anabranch.meta.image import PartitionImage
-from anabranch.partition.in_sync import InSync, ordered
+from anabranch.partition.in_sync import NO_EPOCH, InSync, ordered
 from anabranch.partition.replication import Replication
 from anabranch.partition.watermark import HighWatermark
 
@@ -46,10 +46,17 @@ class LedReplicas:
     def state(self) -> PartitionImage:
         return self.in_sync.state
 
-    def reached(self, broker: BrokerId, end: int, log_start: int) -> bool:
-        """It has what is from `log_start` to `end`, and asks for more.  True if the watermark moved."""
+    def reached(self, broker: BrokerId, end: int, log_start: int, epoch: int) -> bool:
+        """It has what is from `log_start` to `end`, and asks for more.  True if the watermark moved.
+
+        Of an `epoch` that is over it counts for nothing: the broker has restarted since.
+        """
         in_sync, now_s = self.in_sync, self._hub.clock.monotonic()
         follower = in_sync.followers.get(broker)
+        if follower is not None and epoch != NO_EPOCH:
+            if epoch < follower.epoch:
+                return False
+            follower.epoch = epoch
         has_started = follower is not None and follower.log_start != log_start
         in_sync.asked(broker, end, log_start, self._partition.log_end, now_s)
         if has_started:
@@ -61,7 +68,7 @@ class LedReplicas:
 
     def _may_return(self, broker: BrokerId, now_s: float) -> bool:
         in_sync, hub = self.in_sync, self._hub
-        if now_s < self._ask_again_s or not hub.is_alive(broker):
+        if now_s < self._ask_again_s or not self._is_registered(broker):
             return False
         if not in_sync.keeps_up(broker, self._partition.log_end, hub.lag(), now_s):
             return False
@@ -70,6 +77,11 @@ class LedReplicas:
             self._reason = f"broker {broker} has caught up"
             hub.ask(self._partition)
         return joined and self.recount()
+
+    def _is_registered(self, broker: BrokerId) -> bool:
+        """Whether it is the broker that fetched, and not the next or the last process of it."""
+        registered, follower = self._hub.epoch_of(broker), self.in_sync.followers.get(broker)
+        return registered is not None and follower is not None and follower.epoch in (NO_EPOCH, registered)
 
     def check(self, now_s: float, heard_since_s: float) -> bool:
         """See whether somebody has to leave.  True if the watermark moved."""
@@ -121,7 +133,7 @@ class LedReplicas:
         starts = [
             follower.log_start
             for broker, follower in self.in_sync.followers.items()
-            if self._hub.is_alive(broker)
+            if self._hub.epoch_of(broker) is not None
         ]
         return min(starts, default=LONG_MAX)
 
@@ -131,7 +143,13 @@ class LedReplicas:
         for broker, follower in self.in_sync.followers.items():
             yield broker, max(0, log_end - max(follower.end, log_start))
 
-    def wanted(self) -> list[BrokerId] | None:
-        """The ISR that the controller is to be asked for, if it is."""
+    def wanted(self) -> dict[BrokerId, int] | None:
+        """The ISR that the controller is to be asked for, if it is, and the epoch that each broker has."""
         asked_for = self.in_sync.asked_for
-        return None if asked_for is None else ordered(asked_for, self.in_sync.state)
+        if asked_for is None:
+            return None
+        followers = self.in_sync.followers
+        return {
+            broker: followers[broker].epoch if broker in followers else NO_EPOCH
+            for broker in ordered(asked_for, self.in_sync.state)
+        }

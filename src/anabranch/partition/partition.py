@@ -339,10 +339,13 @@ class Partition:
     def has_replica(self, broker: BrokerId) -> bool:
         return broker in self.state.replicas
 
-    def replica_reached(self, broker: BrokerId, end: int, log_start: int = -1) -> None:
-        """A follower has everything below `end`, as it says by what it asks for next."""
+    def replica_reached(self, broker: BrokerId, end: int, log_start: int = -1, epoch: int = -1) -> None:
+        """A follower has everything below `end`, as it says by what it asks for next.
+
+        `epoch` is its broker's.
+        """
         self.check_leads()  # the watermark, and what is known of producers, are the next leader's now
-        if self.led is not None and self.led.reached(broker, end, log_start):
+        if self.led is not None and self.led.reached(broker, end, log_start, epoch):
             self._moved()
 
     def check_followers(self, now_s: float, heard_since_s: float) -> None:

@@ -24,8 +24,8 @@ class Replication:
         self.clock = clock
         self.certainty = Certainty(clock)
         self.lag: Callable[[], Lag] = lambda: _NO_LIMIT
-        self.is_alive: Callable[[BrokerId], bool] = lambda broker: False
-        """Whether a broker is registered, and so may be in sync."""
+        self.epoch_of: Callable[[BrokerId], int | None] = lambda broker: None
+        """The epoch in which a broker is registered, and so may be in sync; None if it is not."""
         self.ask: Callable[[Partition], None] = lambda partition: None
         """Have the controller asked for the ISR that a leader wants."""
         self.leader_throttle = Throttle(clock)

@@ -69,7 +69,16 @@ class Fetching:
         disk, clock, at = DirectDisk(), SystemClock(), self.brokers.brokers.get
         self.followers = Followers(
             Surroundings(
-                BrokerId(1), self.host, disk, self.network, clock, Random(1), config, at, self._truncated
+                BrokerId(1),
+                self.host,
+                disk,
+                self.network,
+                clock,
+                Random(1),
+                config,
+                at,
+                lambda: 7,
+                self._truncated,
             )
         )
         self.host.on_state = self.followers.follow
@@ -81,7 +90,7 @@ class Fetching:
     def _fetch(self, address: Address, request: Any) -> dict[str, Any]:
         (topic,) = request.topics
         assert topic.topic_id == ID
-        assert request.replica_state.replica_id == 1
+        assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (1, 7)
         self.asked.append({part.partition: part for part in topic.partitions})
         told = self.answers.popleft() if self.answers else {}
         self.network.holds = self.holds or not (self.answers or told)

@@ -44,8 +44,11 @@ async def alter_partition(request: Any, ctx: RequestContext) -> Given:
 
 
 def _check_registered(request: Any, ctx: RequestContext) -> None:
-    if BrokerId(request.broker_id) not in ctx.services.cluster.image.brokers:
-        raise StaleBrokerEpoch(f"broker {request.broker_id} is not registered")
+    registered = ctx.services.cluster.image.brokers.get(BrokerId(request.broker_id))
+    if registered is None or registered.epoch != request.broker_epoch:
+        raise StaleBrokerEpoch(
+            f"broker {request.broker_id} is not registered in epoch {request.broker_epoch}"
+        )
 
 
 def _change(request: Any, topic: Any, part: Any, ctx: RequestContext) -> IsrChange | AnabranchError:
@@ -54,14 +57,17 @@ def _change(request: Any, topic: Any, part: Any, ctx: RequestContext) -> IsrChan
         state = found.partitions[part.partition_index]
         if state.leader_epoch == part.leader_epoch and state.leader != request.broker_id:
             return Invalid(f"broker {request.broker_id} does not lead {found.name.kafka}-{state.index}")
-    isr = [one.broker_id for one in part.new_isr_with_epochs] if ctx.version >= 3 else part.new_isr
+    if ctx.version >= 3:
+        isr = {BrokerId(one.broker_id): one.broker_epoch for one in part.new_isr_with_epochs}
+    else:
+        isr = {BrokerId(one): -1 for one in part.new_isr}
     return IsrChange(
         topic.topic_id,
         _UNNAMED if found is None else found.name,
         part.partition_index,
         LeaderEpoch(part.leader_epoch),
         part.partition_epoch,
-        tuple(map(BrokerId, isr)),
+        isr,
     )
 
 

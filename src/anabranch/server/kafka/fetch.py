@@ -65,6 +65,7 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
         isolation=Isolation.COMMITTED if request.isolation_level == 1 else Isolation.UNCOMMITTED,
         wishes=request.wishes,
         replica=request.replica_id,
+        replica_epoch=request.replica_epoch,
     )
     if len(wanted) > _OPENED_A_TURN and work.opens_many():
         return work.open_and_answer()
@@ -95,6 +96,7 @@ class Fetch(ToldAtOnce):
         "_moved",
         "_partitions",
         "_replica",
+        "_replica_epoch",
         "_scheduled",
         "_services",
         "_session",
@@ -118,6 +120,7 @@ class Fetch(ToldAtOnce):
         isolation: Isolation,
         wishes: int,
         replica: int,
+        replica_epoch: int,
     ) -> None:
         super().__init__()
         self._ctx = ctx
@@ -130,6 +133,7 @@ class Fetch(ToldAtOnce):
         self._isolation = isolation
         self._wishes = wishes
         self._replica = BrokerId(replica)
+        self._replica_epoch = replica_epoch
         self._partitions: list[Partition | None] = []
         self._found: list[Fetched] = []
         self._size = 0
@@ -220,6 +224,7 @@ class Fetch(ToldAtOnce):
                 partition,
                 wanted,
                 self._replica,
+                self._replica_epoch,
                 most,
                 whole_first=whole_first,
                 is_repeated=self._has_looked,

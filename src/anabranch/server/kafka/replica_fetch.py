@@ -20,6 +20,7 @@ def read_for_replica(
     partition: Partition,
     wanted: Wanted,
     replica: BrokerId,
+    epoch: int,
     max_bytes: int,
     *,
     whole_first: bool,
@@ -38,7 +39,7 @@ def read_for_replica(
     if throttle is not None and records is not None:
         throttle.let_through(records.size)
     if not is_repeated:
-        partition.replica_reached(replica, offset, wanted.replica_start)
+        partition.replica_reached(replica, offset, wanted.replica_start, epoch)
     return Fetched(
         wanted.index,
         0,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.base.ids import TopicName
+from anabranch.base.ids import BrokerId, TopicName
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.unit.server.kafka.whole_broker import WholeBroker
 
@@ -17,6 +17,7 @@ async def alter(broker: WholeBroker, version: int = 3, **changed: Any) -> Any:
     if topic_id is None:
         topic_id = broker.image.topics[A].id
     by, isr = changed.pop("broker_id", 1), changed.pop("isr", [1])
+    by_epoch = changed.pop("broker_epoch", broker.image.brokers[BrokerId(1)].epoch)
     part = {
         "partition_index": 0,
         "leader_epoch": 0,
@@ -27,7 +28,7 @@ async def alter(broker: WholeBroker, version: int = 3, **changed: Any) -> Any:
     } | changed
     del part["new_isr_with_epochs" if version < 3 else "new_isr"]
     topics = [{"topic_id": topic_id, "partitions": [part]}]
-    return await broker.ask(56, version, broker_id=by, broker_epoch=-1, topics=topics)
+    return await broker.ask(56, version, broker_id=by, broker_epoch=by_epoch, topics=topics)
 
 
 @pytest.fixture
@@ -64,8 +65,11 @@ async def test_what_cannot_be(made: WholeBroker, changed: dict[str, Any], code: 
     assert made.image.topics[A].partitions[0].partition_epoch == 0
 
 
-async def test_a_broker_that_is_not_registered_is_told_so(made: WholeBroker) -> None:
-    answer = await alter(made, broker_id=5)
+@pytest.mark.parametrize("asked_by", [{"broker_id": 5}, {"broker_epoch": -1}, {"broker_epoch": 1 << 40}])
+async def test_a_broker_that_is_not_registered_so_is_told(
+    made: WholeBroker, asked_by: dict[str, int]
+) -> None:
+    answer = await alter(made, **asked_by)
     assert (answer.error_code, list(answer.topics)) == (ErrorCode.stale_broker_epoch, [])
 
 
