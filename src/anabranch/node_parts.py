@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.base.disk import Disk
 from anabranch.base.executors import Executors, Pools
-from anabranch.base.ids import BrokerId, id_text
+from anabranch.base.ids import BrokerId, TopicName, id_text
 from anabranch.base.loop_lag import LoopLag
 from anabranch.base.world import OpenStore, World
 from anabranch.client.aio import AsyncClient
@@ -137,6 +137,7 @@ class NodeParts:
             Rules(
                 lambda: dynamic.current.control,
                 lambda overrides: dynamic.stored_log_config(overrides).unclean_leader_election_enable,
+                lambda: _internal_factors(config),
             ),
         )
         self.peers = Peers(
@@ -379,6 +380,17 @@ def _address_of(cluster: Cluster, broker: BrokerId) -> Address | None:
 def _epoch_of(cluster: Cluster, broker: BrokerId) -> int | None:
     found = cluster.image.brokers.get(broker)
     return None if found is None else found.epoch
+
+
+def _internal_factors(config: BrokerConfig) -> dict[TopicName, int]:
+    """The replicas that each internal topic is to have."""
+    factors = {
+        OFFSETS_TOPIC: config.groups.topic_replication_factor,
+        SUBSCRIPTION_TOPIC: config.groups.topic_replication_factor,
+        STATE_TOPIC: config.transactions.topic_replication_factor,
+        SHARE_STATE_TOPIC: config.share_states.topic_replication_factor,
+    }
+    return {TopicName.from_kafka(name): factor for name, factor in factors.items()}
 
 
 def _check_topic(dynamic: DynamicConfig, overrides: Any) -> None:

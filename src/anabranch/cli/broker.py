@@ -12,6 +12,14 @@ from anabranch.cli.failure import Misuse
 from anabranch.cli.serving import serve
 from anabranch.server.config import BrokerConfig
 
+_DEFAULTS = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+}
+"""Kafka's.  A broker that is alone has others."""
 _NEEDED = {"node.id": "--id N", "zookeeper.connect": "--zookeeper HOST:PORT", "log.dirs": "--data DIR"}
 
 
@@ -59,7 +67,4 @@ def _configured(options: argparse.Namespace) -> BrokerConfig:
         "broker.rack": options.rack,
     }
     told = {name: text for name, text in flags.items() if text is not None}
-    config = configured(options, told)
-    if config.node.host_id is None:
-        config = configured(options, {"host.id": platform.node(), **told})
-    return config
+    return configured(options, told, {"host.id": platform.node(), **_DEFAULTS})

@@ -14,7 +14,7 @@ from pathlib import Path
 from anabranch.base.errors import InvalidConfig
 from anabranch.cli.failure import Misuse
 from anabranch.server.config import BrokerConfig
-from anabranch.server.config_file import load
+from anabranch.server.config_file import NOTHING, load
 from anabranch.server.config_tables import ROOT as TABLES_ROOT
 
 EPILOG = (
@@ -57,18 +57,20 @@ def log_to_stderr(verbose: bool) -> None:
     )
 
 
-def configured(options: argparse.Namespace, more: Mapping[str, str]) -> BrokerConfig:
+def configured(
+    options: argparse.Namespace, more: Mapping[str, str], defaults: Mapping[str, str] = NOTHING
+) -> BrokerConfig:
     """The broker's configuration; `more` are settings that other flags amount to.  Misuse if it cannot be."""
     overrides = {**dict(name_value(text) for text in options.set), **more}
     if options.data is not None:
         overrides["log.dirs"] = options.data
     try:
-        config = load(options.config, os.environ, overrides)
+        config = load(options.config, os.environ, overrides, defaults)
         overrides |= _other_ports(options, config)
         if options.host is not None or options.kafka_port is not None:
             overrides["listeners"] = config.sockets.listeners_with(options.host, options.kafka_port)
         overrides[TABLES_ROOT] = config.tables_root
-        config = load(options.config, os.environ, overrides)
+        config = load(options.config, os.environ, overrides, defaults)
     except InvalidConfig as error:
         raise Misuse(str(error), "docs/configuration.md lists the settings") from error
     return config

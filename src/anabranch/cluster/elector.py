@@ -23,7 +23,9 @@ from anabranch.base.ids import BrokerId, TopicId
 from anabranch.cluster.config import ControlConfig
 from anabranch.cluster.elections import Brokers, brokers_of, elect_preferred, is_settled, settle
 from anabranch.cluster.image_watcher import ImageWatcher
+from anabranch.cluster.internal_replication import Factors, lacking, replicated
 from anabranch.cluster.leader_balance import to_move_back
+from anabranch.cluster.placement import Replicas
 from anabranch.cluster.replica_index import Place, ReplicaIndex
 from anabranch.cluster.seen_brokers import SeenBrokers
 from anabranch.cluster.state_writer import StateWriter
@@ -51,6 +53,7 @@ class Rules(NamedTuple):
     allows_unclean: Callable[[Overrides], bool] = lambda overrides: (
         overrides.get("unclean.leader.election.enable", "").lower() == "true"
     )
+    internal_factors: Callable[[], Factors] = dict
 
 
 @dataclass(slots=True)
@@ -73,6 +76,8 @@ class Elector:
         self._index: ReplicaIndex | None = None
         """While this broker is the controller."""
         self._due: dict[Place, _Due] = {}
+        self._may_lack = True
+        """Internal topics may have fewer replicas than they could."""
         self._work = asyncio.Event()
 
     async def serve(self, is_in_office: Callable[[], bool]) -> None:
@@ -85,6 +90,8 @@ class Elector:
                 self._work.clear()
                 try:
                     await self._settle_all()
+                    if self._may_lack:
+                        await self._replicate()
                     if loop.time() >= balance_at:
                         balance_at = loop.time() + self._rules.config().imbalance_check_interval_seconds
                         await self._balance()
@@ -121,6 +128,7 @@ class Elector:
     async def _take_over(self) -> None:
         """Go over everything once."""
         image = self._watcher.image
+        self._may_lack = True
         self._index = index = ReplicaIndex()
         index.apply(appearance(image))
         for start, topic in enumerate(list(image.topics.values())):
@@ -146,6 +154,7 @@ class Elector:
         for before, after in change.topics:
             if after is None:
                 continue
+            self._may_lack |= after.is_internal and before is None
             known = 0 if before is None else before.partition_count
             if known < after.partition_count:
                 self._look_at(after, after.partitions[known:], "it is new")
@@ -157,7 +166,7 @@ class Elector:
         if change.old.brokers is not change.new.brokers:
             self._brokers_changed(index, change.old, change.new)
             self._work.set()
-        if self._due:
+        if self._due or self._may_lack:
             self._work.set()
 
     def _brokers_changed(self, index: ReplicaIndex, old: ClusterImage, new: ClusterImage) -> None:
@@ -173,6 +182,7 @@ class Elector:
         if came:
             why = f"broker {', '.join(map(str, came))} is there"
             self._leaderless_due(index, None, why)
+            self._may_lack = True
 
     def _broker_gone(self, index: ReplicaIndex, id: BrokerId, why: str, *, is_gone: bool = True) -> None:
         gone = frozenset((id,)) if is_gone else frozenset[BrokerId]()
@@ -242,6 +252,24 @@ class Elector:
             return settle(state, brokers, is_unclean=self._rules.allows_unclean(config))
 
         return change
+
+    async def _replicate(self) -> None:
+        """Add the replicas that internal topics lack."""
+        image = self._watcher.image
+        self._may_lack = False
+        why = "more brokers can have replicas of it"
+        asked = [
+            self._writer.ask(image.topics_by_id[topic].name, index, self._replicating(target), why, topic)
+            for (topic, index), target in lacking(image, self._rules.internal_factors())
+        ]
+        try:
+            _raise_first(await asyncio.gather(*asked, return_exceptions=True))
+        except Unavailable:
+            self._may_lack = True
+            raise
+
+    def _replicating(self, target: Replicas) -> Callable[[PartitionState], PartitionState]:
+        return lambda state: replicated(state, target, self._watcher.image)
 
     async def _balance(self) -> None:
         """Elect preferred leaders where too many partitions of a broker are led by others."""

@@ -111,6 +111,8 @@ def place_new_topic(
     count = defaults.num_partitions if new.num_partitions == -1 else new.num_partitions
     if count <= 0:
         raise InvalidPartitions(f"{count} partitions: the number must be positive, or -1 for the default")
+    if is_internal(new.name):
+        factor = min(factor, max(1, len(image.brokers)))  # `internal_replication` adds the others
     return place(image.brokers.values(), range(count), factor, start)
 
 

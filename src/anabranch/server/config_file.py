@@ -21,11 +21,21 @@ from anabranch.base.errors import InvalidConfig
 from anabranch.server.config import BROKER_OPTIONS, BrokerConfig, Layers
 
 _PREFIX = "ANABRANCH_"
+NOTHING: Mapping[str, str] = {}
 
 
-def load(file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> BrokerConfig:
-    """What the broker is told at its start.  InvalidConfig, for a person to read, if it cannot be."""
+def load(
+    file: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str],
+    defaults: Mapping[str, str] = NOTHING,
+) -> BrokerConfig:
+    """What the broker is told at its start, `defaults` where it is told nothing.
+
+    InvalidConfig, for a person to read, if it cannot be.
+    """
     static = {
+        **defaults,
         **(_from_file(file) if file else {}),
         **_from_environment(environ),
         **_known(overrides, "the command line"),
