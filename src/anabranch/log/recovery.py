@@ -83,6 +83,9 @@ def open_log(
             epochs.clear()
         first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
         if first_doubtful < len(segments):
+            recovery_point = min(
+                recovery_point, segments[first_doubtful].base_offset
+            )  # of what is written anew
             recovered = _recover(segments, first_doubtful, epochs, gaps=disk.exists(folder / GAPS))
             if len(recovered) < len(segments) and recovered[-1].size:
                 # Compaction may have been in the last one, so nothing is added to it.

@@ -43,7 +43,8 @@ class Points:
                 del points[key]
         for replica in opened:
             key, log = replica.key, replica.log
-            self.recovery_points[key] = log.recovery_point
+            # Of the active segment the indexes are not synced; it is read whole anyway, while it is the last.
+            self.recovery_points[key] = min(log.recovery_point, log.active.base_offset)
             self.high_watermarks[key] = replica.high_watermark
             if log.log_start > log.segments[0].base_offset:
                 self.log_starts[key] = log.log_start

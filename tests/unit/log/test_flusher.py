@@ -6,18 +6,28 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from anabranch.base.disk import File
 from anabranch.base.errors import DiskFailed, DiskFull, Unavailable
+from anabranch.base.ids import TopicName
+from anabranch.log.checkpoints import RECOVERY_POINTS
+from anabranch.log.config import LogConfig
 from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.index import OffsetIndex
 from anabranch.log.local_log import LocalLog
+from anabranch.log.recovery import open_log
+from anabranch.log.transactions import AbortedTransaction
 from anabranch.log.truncation import truncate_to
+from anabranch.partition.points import Points
+from anabranch.partition.replica import Replica
+from tests.sim.disk import MemoryDisk
 from tests.support.crashing_disk import FailingDisk
-from tests.support.logs import SetClock, fill, open_log_in
+from tests.support.logs import SetClock, fill, marker, open_log_in, put, records
 from tests.support.refusals import refused
+from tests.support.worlds import Inline
 
 
 class HeldThreads(ThreadPoolExecutor):
@@ -335,3 +345,33 @@ async def test_a_sync_that_fails_while_there_is_no_descriptor_for_all_is_final_t
     with pytest.raises(DiskFailed):
         await flusher.flush(log, 2)
     assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_aborts_outlive_a_power_cut_after_a_roll(seed: int) -> None:
+    """Each record is synced before it is acknowledged, so all there is of a segment is when it is sealed."""
+    memory = MemoryDisk(Random(seed), lambda: 0)
+    with ThreadPoolExecutor(1) as pool:
+        disk, folder = memory.attach(Inline), Path("/data/orders-0")
+        log = open_log(disk, SetClock(), folder, LogConfig(), clean=True)
+        flusher, points = Flusher(disk, pool, 1, SetClock()), Points(disk, folder.parent)
+        replica = Replica(TopicName.from_kafka("orders"), 0, ("orders", 0), log, 0)
+        put(log, records("x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+        await flusher.flush(log, 1)
+        put(log, marker(7, commit=False))
+        await flusher.flush(log, 2)
+        told = points.collected(["orders"], [replica])[RECOVERY_POINTS]["orders", 0]
+        log.roll()
+        fill(log, "a")
+        if seed % 2:
+            await flusher.flush(log, 3)
+            told = points.collected(["orders"], [replica])[RECOVERY_POINTS]["orders", 0]
+        else:  # written back by the system, as it may be at any time
+            log.active.file.sync()
+            disk.sync_dir(folder)
+    memory.power_cut()
+    left = open_log(
+        memory.attach(Inline), SetClock(), folder, LogConfig(), clean=False, recovery_point=told
+    )
+    assert left.log_end == 3
+    assert left.aborted_between(0, 2) == [AbortedTransaction(7, 0, 1, 2)]
