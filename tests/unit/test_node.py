@@ -104,8 +104,10 @@ async def test_the_controller_stops_and_the_other_node_takes_over(cluster: Clust
         await first.aclose()
         await until(lambda: one.controller.epoch == 1)
         assert set(one.image.brokers) == {1}
+        state = one.image.topics[ORDERS].partitions[0]
+        assert (state.leader, state.leader_epoch, state.isr) == (1, 2, (1,)), "it was handed over"
         state = await one.controller.elect_leader(ORDERS, 0, BrokerId(1), "a test")
-        assert (state.leader, state.leader_epoch, state.isr) == (1, 2, (1, 2))
+        assert (state.leader, state.leader_epoch, state.isr) == (1, 3, (1,))
 
 
 async def test_a_node_without_threads(tmp_path: Path) -> None:

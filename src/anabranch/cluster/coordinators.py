@@ -131,5 +131,5 @@ def share_coordinator(
     )
 
     cluster.subscribe(lambda change: states.topics_deleted({topic.id for topic in change.deleted}))
-    anywhere = ShareStatesAnywhere(states, others, clock, chance)
+    anywhere = ShareStatesAnywhere(states, others, chance)
     return ShareCoordinator(groups, states, anywhere, topics)

@@ -16,7 +16,6 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from anabranch.base.backoff import Backoff
-from anabranch.base.clock import Clock
 from anabranch.base.errors import (
     AnabranchError,
     CoordinatorNotAvailable,
@@ -79,10 +78,9 @@ class Summary(NamedTuple):
 class ShareStatesAnywhere:
     """The ShareStates of the cluster."""
 
-    def __init__(self, kept: KeptShareStates, brokers: OtherBrokers, clock: Clock, random: Random) -> None:
+    def __init__(self, kept: KeptShareStates, brokers: OtherBrokers, random: Random) -> None:
         self._kept = kept
         self._brokers = brokers
-        self._clock = clock
         self._random = random
         self._changed: list[Changed] = []
 
@@ -186,7 +184,8 @@ class ShareStatesAnywhere:
         self, key: ShareKey, here: Callable[[], Awaitable[T]], request: Request, read: Callable[[Any], T]
     ) -> T:
         """What the coordinator of `key` says, here or elsewhere."""
-        deadline = self._clock.monotonic() + _PATIENCE_S
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_S
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._random)
         while True:
             broker = self._leader(key)
@@ -201,7 +200,7 @@ class ShareStatesAnywhere:
                 if broker == self._brokers.me and not isinstance(error, NotOwner):
                     raise
                 pause_s = backoff.next_s()
-                if self._clock.monotonic() + pause_s >= deadline:
+                if loop.time() + pause_s >= deadline:
                     raise CoordinatorNotAvailable(str(error)) from error
             await asyncio.sleep(pause_s)
 

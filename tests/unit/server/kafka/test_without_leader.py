@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from anabranch.base.ids import BrokerId, TopicName
+from anabranch.groups import share_states_anywhere
 from anabranch.groups.share_state import ShareKey
 from anabranch.meta.image import NO_BROKER
 from anabranch.wire.kafka.schema import ErrorCode
@@ -208,7 +209,10 @@ async def test_a_share_group(controlled: WholeBroker) -> None:
     assert await member.acknowledge((0, 1, ACCEPT)) == "none"
 
 
-async def test_a_share_group_whose_state_is_away(controlled: WholeBroker) -> None:
+async def test_a_share_group_whose_state_is_away(
+    controlled: WholeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_states_anywhere, "_PATIENCE_S", 0.3)
     topic_id = await share(controlled, "g", "a", 0)
     member = ShareMember(controlled, topic_id, "m")
     assert await member.take() == [(0, 1, 1)]
