@@ -186,8 +186,11 @@ class Elector:
 
     def _broker_gone(self, index: ReplicaIndex, id: BrokerId, why: str, *, is_gone: bool = True) -> None:
         gone = frozenset((id,)) if is_gone else frozenset[BrokerId]()
+        is_there = id in self._watcher.image.brokers
         for place in index.of(id):
             state = self._state(place)
+            if state is not None and is_there and len(state.replicas) == 1 and id == state.leader:
+                continue  # there is no other, and nothing that it could differ from
             if state is None or id in state.isr or id == state.leader:
                 self._put(place, why, gone)
 

@@ -24,7 +24,7 @@ class SeenBrokers:
     async def restarted(self, image: ClusterImage) -> list[BrokerId]:
         """Of the brokers that are there, those that are not the ones that were seen last."""
         known = await self._read()
-        return [id for id, broker in image.brokers.items() if known.get(id, broker.epoch) != broker.epoch]
+        return [id for id, broker in image.brokers.items() if known.get(id) != broker.epoch]
 
     async def registered(self) -> frozenset[BrokerId]:
         """All that were ever there, and were not unregistered since."""

@@ -77,6 +77,7 @@ class PartitionHost:
         self._broker = broker
         self._by_name: dict[str, ServedTopic] = {}
         self._by_id: dict[UUID, ServedTopic] = {}
+        self._is_started = False
         self._marked = disk.exists(data / CLEAN_STOP)
         self._clean = self._marked or not disk.exists(data / TOPICS)
         self._points = Points(disk, data)
@@ -109,11 +110,25 @@ class PartitionHost:
 
     def add_topic(self, image: TopicImage, config: LogConfig) -> None:
         topic = ServedTopic(image, config)
+        if not self._is_started:
+            topic.outlived = self._led_before(image)
         self._by_name[image.name.kafka] = topic
         self._by_id[image.id] = topic
         for state in image.partitions:
             if len(state.replicas) > 1:
                 self.on_state(topic, state)
+
+    def _led_before(self, image: TopicImage) -> dict[int, int]:
+        """What an earlier process led and this one must not in the same epoch.
+
+        What it had not synced may be lost, and others may have it: they would take what is written in its
+        place for the same.  The controller elects anew when this process registers.
+        """
+        return {
+            state.index: state.leader_epoch
+            for state in image.partitions
+            if state.leader == self._broker and len(state.replicas) > 1
+        }
 
     def change_topic(self, image: TopicImage) -> None:
         """The image has something new of a topic: more partitions, other leaders, some that have ended."""
@@ -364,6 +379,7 @@ class PartitionHost:
 
         From here on only the next clean stop is one.
         """
+        self._is_started = True
         if not self._clean:
             log.warning("the last stop was not clean: recovering the logs in %s", self.data)
             for topic in self._by_name.values():

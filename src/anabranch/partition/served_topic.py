@@ -1,5 +1,6 @@
 """A served topic: its image, and what this broker has opened of its partitions."""
 
+from collections.abc import Mapping
 from uuid import UUID
 
 from anabranch.base.errors import NotOwner
@@ -10,11 +11,13 @@ from anabranch.meta.image import PartitionImage, TopicImage
 from anabranch.partition.partition import Partition
 from anabranch.partition.replica import Replica
 
+_NONE: Mapping[int, int] = {}
+
 
 class ServedTopic:
     """A topic as the image has it, and what has been opened of it."""
 
-    __slots__ = ("_id_text", "config", "image", "name", "partitions", "replicas", "topic_id")
+    __slots__ = ("_id_text", "config", "image", "name", "outlived", "partitions", "replicas", "topic_id")
 
     def __init__(self, image: TopicImage, config: LogConfig) -> None:
         self.image = image
@@ -23,6 +26,8 @@ class ServedTopic:
         self.config = config
         self.partitions: list[Partition | None] = [None] * image.partition_count  # those that are led here
         self.replicas: list[Replica | None] = [None] * image.partition_count
+        self.outlived: Mapping[int, int] = _NONE
+        """By partition, the epoch in which an earlier process of this broker led it."""
         self._id_text = id_text(image.id)
 
     def key(self, index: int) -> TopicPartition:
@@ -34,6 +39,11 @@ class ServedTopic:
         state = self.image.partitions[index]
         if state.leader != broker:
             raise self.elsewhere(state)
+        if self.outlived and self.outlived.get(index) == state.leader_epoch:
+            raise NotOwner(
+                f"{self.name.kafka}-{index}: broker {broker} led it in epoch {state.leader_epoch} before it "
+                "was started again, and waits for the next election"
+            )
         return state
 
     def elsewhere(self, state: PartitionImage) -> NotOwner:

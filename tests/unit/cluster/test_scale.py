@@ -13,7 +13,13 @@ from anabranch.cluster.builder import ImageBuilder
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.meta import paths
-from anabranch.meta.documents import PartitionState, PartitionStatesDocument, TopicDocument, encode
+from anabranch.meta.documents import (
+    BrokersSeenDocument,
+    PartitionState,
+    PartitionStatesDocument,
+    TopicDocument,
+    encode,
+)
 from anabranch.meta.embedded import EmbeddedStore
 from anabranch.meta.image import BrokerImage, ClusterImage
 from tests.support.speed import slowness
@@ -78,6 +84,9 @@ async def test_a_broker_that_goes_costs_what_it_had(tmp_path: Path) -> None:
         others = BrokerImage(BrokerId(id), "h", 1)
         await session.create(paths.broker(others.id), b'{"host":"h","port":1}', ephemeral=True)
     await cluster.register_broker(BrokerImage(BrokerId(1), "h", 1))
+    there = {id: await store.get(paths.broker(BrokerId(id))) for id in range(1, BROKERS + 1)}
+    seen = BrokersSeenDocument({BrokerId(id): node.czxid for id, node in there.items() if node is not None})
+    await store.put(paths.CONTROLLER_BROKERS, encode(seen))
     running = asyncio.ensure_future(cluster.run())
     await until(lambda: len(cluster.image.brokers) == BROKERS)
     before = cluster.image.topics

@@ -9,14 +9,14 @@ from uuid import UUID
 import pytest
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.errors import DiskFull, UnknownTopic
+from anabranch.base.errors import DiskFull, NotOwner, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.log.config import LogConfig
 from anabranch.log.local_log import LocalLog
 from anabranch.partition.folders import CLEAN_STOP, DELETED_FOLDERS, partition_folder
 from anabranch.partition.host import PartitionHost
 from tests.support.hosts import a_host
-from tests.support.images import topic_image
+from tests.support.images import led_by, partition_image, topic_image
 from tests.support.logs import contents, put, records
 
 T = TopicName.from_kafka("t")
@@ -215,3 +215,23 @@ def test_descriptors_stay_bounded_over_many_partitions(tmp_path: Path) -> None:
         assert contents(host.partition("t", index).log) == [(0, b"0"), (1, b"1")]
     host.close()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_broker_that_restarts_leads_nothing_that_others_may_have_more_of(tmp_path: Path) -> None:
+    state = partition_image(0, replicas=(1, 2), epoch=5)
+    told = led_by(topic_image(T, UUID(int=1), 2), 0, state)
+    host = a_host(tmp_path)
+    host.add_topic(told, LogConfig())
+    host.recover()
+    with pytest.raises(NotOwner, match="t-0: broker 1 led it in epoch 5 before it was started again"):
+        host.partition("t", 0)
+    written(host, "a", 1)  # nobody else has it
+    with pytest.raises(NotOwner):
+        host.leader_epoch("t", 0)
+    elected = partition_image(0, replicas=(1, 2), epoch=6)
+    host.change_topic(led_by(told, 0, elected))
+    written(host, "a", 0)
+    host.add_topic(
+        led_by(topic_image("u", UUID(int=2)), 0, state), LogConfig()
+    )  # made since: no earlier process led it
+    assert host.partition("u", 0).leader_epoch == 5
