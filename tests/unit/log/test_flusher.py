@@ -370,8 +370,6 @@ async def test_aborts_outlive_a_power_cut_after_a_roll(seed: int) -> None:
             log.active.file.sync()
             disk.sync_dir(folder)
     memory.power_cut()
-    left = open_log(
-        memory.attach(Inline), SetClock(), folder, LogConfig(), clean=False, recovery_point=told
-    )
+    left = open_log(memory.attach(Inline), SetClock(), folder, LogConfig(), clean=False, recovery_point=told)
     assert left.log_end == 3
     assert left.aborted_between(0, 2) == [AbortedTransaction(7, 0, 1, 2)]
