@@ -10,6 +10,9 @@ A broker that restarted counts as one that went and came back, even if nobody sa
 written to its disk may be lost, so others lead if they can, and it gets another epoch if it must lead.  The
 one copy of a partition is the exception, there is nothing that it could differ from.
 
+A broker with another data folder than it had, since its disk was wiped or replaced, has nothing of what it
+was in sync with.  It leaves the in-sync set before anybody is chosen, unless nobody else is in it.
+
 A broker that stops leads no more where somebody else can, and leaves the in-sync set there.
 """
 
@@ -33,14 +36,20 @@ class Brokers(NamedTuple):
     """Of these, those that want to lead no more."""
     restarted: Collection[BrokerId] = _NOBODY
     """Of these, those that were gone since the state was written, seen or unseen."""
+    emptied: Collection[BrokerId] = _NOBODY
+    """Of these, those with another data folder than they had."""
 
     def is_steady(self, broker: BrokerId) -> bool:
         return broker in self.live and broker not in self.stopping and broker not in self.restarted
 
 
-def brokers_of(image: ClusterImage, restarted: Collection[BrokerId] = _NOBODY) -> Brokers:
+def brokers_of(
+    image: ClusterImage,
+    restarted: Collection[BrokerId] = _NOBODY,
+    emptied: Collection[BrokerId] = _NOBODY,
+) -> Brokers:
     stopping = frozenset(broker.id for broker in image.brokers.values() if broker.is_stopping)
-    return Brokers(image.brokers, stopping, restarted)
+    return Brokers(image.brokers, stopping, restarted, emptied)
 
 
 def is_settled(state: PartitionState | PartitionImage, brokers: Brokers) -> bool:
@@ -78,17 +87,18 @@ def _choice(
     state: PartitionState, brokers: Brokers, is_unclean: bool
 ) -> tuple[BrokerId, tuple[BrokerId, ...]]:
     """Who leads, and who is in sync."""
-    steady = tuple(filter(brokers.is_steady, state.isr))
+    in_sync = tuple(broker for broker in state.isr if broker not in brokers.emptied) or state.isr
+    steady = tuple(filter(brokers.is_steady, in_sync))
     if steady:
         return _first(state, steady), steady
-    left = tuple(broker for broker in state.isr if broker in brokers.live)
+    left = tuple(broker for broker in in_sync if broker in brokers.live)
     if left:  # they stop or have restarted, and are all there is
         return _first(state, left), left
     if is_unclean:
         for broker in state.replicas:
             if broker in brokers.live:
                 return broker, (broker,)
-    return NO_BROKER, state.isr
+    return NO_BROKER, in_sync
 
 
 def _first(state: PartitionState, able: Collection[BrokerId]) -> BrokerId:

@@ -32,6 +32,7 @@ from anabranch.cluster.state_writer import StateWriter
 from anabranch.meta.documents import PartitionState
 from anabranch.meta.image import (
     NO_BROKER,
+    BrokerImage,
     ClusterImage,
     ImageChange,
     Overrides,
@@ -62,6 +63,8 @@ class _Due:
 
     why: str
     gone: frozenset[BrokerId]
+    emptied: frozenset[BrokerId] = frozenset()
+    """Which came back with nothing of what they had."""
 
 
 class Elector:
@@ -135,8 +138,8 @@ class Elector:
             self._look_at(topic, topic.partitions, "a new controller looked at it")
             if start % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
                 await asyncio.sleep(0)
-        for broker in await self._restarted():
-            self._broker_gone(index, broker, f"broker {broker} has restarted")
+        for id in await self._restarted():
+            self._broker_restarted(index, image.brokers[id])
 
     async def _restarted(self) -> list[BrokerId]:
         while True:
@@ -175,24 +178,40 @@ class Elector:
             if now is None:
                 self._broker_gone(index, id, f"broker {id} is gone")
             elif now.epoch != was.epoch:
-                self._broker_gone(index, id, f"broker {id} has restarted")
+                self._broker_restarted(index, now)
             elif now.is_stopping and not was.is_stopping:
                 self._broker_gone(index, id, f"broker {id} stops", is_gone=False)
         came = [id for id, now in new.brokers.items() if id not in old.brokers or old.brokers[id] != now]
+        for id in came:
+            if self._seen.has_lost_its_data(new.brokers[id]):
+                self._broker_restarted(index, new.brokers[id])
         if came:
             why = f"broker {', '.join(map(str, came))} is there"
             self._leaderless_due(index, None, why)
             self._may_lack = True
 
-    def _broker_gone(self, index: ReplicaIndex, id: BrokerId, why: str, *, is_gone: bool = True) -> None:
+    def _broker_restarted(self, index: ReplicaIndex, broker: BrokerImage) -> None:
+        if self._seen.has_lost_its_data(broker):
+            log.warning(
+                "broker %d: has another data folder than it had, and is in sync with nothing", broker.id
+            )
+            why = f"broker {broker.id} has another data folder"
+            self._broker_gone(index, broker.id, why, is_emptied=True)
+        else:
+            self._broker_gone(index, broker.id, f"broker {broker.id} has restarted")
+
+    def _broker_gone(
+        self, index: ReplicaIndex, id: BrokerId, why: str, *, is_gone: bool = True, is_emptied: bool = False
+    ) -> None:
         gone = frozenset((id,)) if is_gone else frozenset[BrokerId]()
+        emptied = frozenset((id,)) if is_emptied else frozenset[BrokerId]()
         is_there = id in self._watcher.image.brokers
         for place in index.of(id):
             state = self._state(place)
             if state is not None and is_there and len(state.replicas) == 1 and id == state.leader:
                 continue  # there is no other, and nothing that it could differ from
             if state is None or id in state.isr or id == state.leader:
-                self._put(place, why, gone)
+                self._put(place, why, gone, emptied)
 
     def _leaderless_due(self, index: ReplicaIndex, topic: TopicId | None, why: str) -> None:
         for place in index.leaderless:
@@ -215,11 +234,18 @@ class Elector:
             if not is_settled(state, brokers):
                 self._put(Place(topic.id, state.index), why)
 
-    def _put(self, place: Place, why: str, gone: frozenset[BrokerId] = frozenset()) -> None:
+    def _put(
+        self,
+        place: Place,
+        why: str,
+        gone: frozenset[BrokerId] = frozenset(),
+        emptied: frozenset[BrokerId] = frozenset(),
+    ) -> None:
         known = self._due.get(place)
         if known is not None:
             gone |= known.gone
-        self._due[place] = _Due(why, gone)
+            emptied |= known.emptied
+        self._due[place] = _Due(why, gone, emptied)
 
     def _state(self, place: Place) -> PartitionImage | None:
         topic = self._watcher.image.topics_by_id.get(place.topic)
@@ -234,7 +260,7 @@ class Elector:
                 await self._settle(due)
             except (NotController, Unavailable):
                 for place, one in due.items():
-                    self._put(place, one.why, one.gone)
+                    self._put(place, one.why, one.gone, one.emptied)
                 raise
         await self._seen.note(self._watcher.image)
 
@@ -250,7 +276,8 @@ class Elector:
     def _settling(self, topic: TopicImage, due: _Due) -> Callable[[PartitionState], PartitionState]:
         def change(state: PartitionState) -> PartitionState:
             image = self._watcher.image
-            brokers = brokers_of(image, due.gone & image.brokers.keys())
+            there = image.brokers.keys()
+            brokers = brokers_of(image, due.gone & there, due.emptied & there)
             config = image.topics_by_id.get(topic.id, topic).config
             return settle(state, brokers, is_unclean=self._rules.allows_unclean(config))
 

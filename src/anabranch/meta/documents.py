@@ -91,9 +91,10 @@ class PartitionStatesDocument(msgspec.Struct, frozen=True):
 
 
 class BrokersSeenDocument(msgspec.Struct, frozen=True):
-    """By broker, the epoch of the registration that a controller went by when it last chose leaders."""
+    """By broker, the registration that a controller went by when it last chose leaders."""
 
     epochs: dict[BrokerId, int]
+    directories: dict[BrokerId, str] = {}  # the ids of their data folders
 
 
 class ConfigDocument(msgspec.Struct, frozen=True):

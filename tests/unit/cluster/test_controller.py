@@ -38,7 +38,7 @@ class Brokers:
         self._first = EmbeddedStore.open(path, DirectDisk(4))
         self._running: list[asyncio.Task[None]] = []
 
-    async def join(self, id: int) -> tuple[EmbeddedStore, Cluster]:
+    async def join(self, id: int, directory: str = "") -> tuple[EmbeddedStore, Cluster]:
         store = self._first.new_session()
         cluster = await Cluster.open(
             store,
@@ -49,7 +49,7 @@ class Brokers:
             no_bad_config,
             rules=self._rules,
         )
-        await cluster.register_broker(BrokerImage(BrokerId(id), "127.0.0.1", 9090 + id))
+        await cluster.register_broker(BrokerImage(BrokerId(id), "127.0.0.1", 9090 + id, directory=directory))
         self._running.append(asyncio.create_task(cluster.run()))
         return store, cluster
 

@@ -20,8 +20,15 @@ def state(leader: int, leader_epoch: int, partition_epoch: int, *isr: int) -> Pa
     return PartitionState(BrokerId(leader), LeaderEpoch(leader_epoch), partition_epoch, in_sync, REPLICAS)
 
 
-def brokers(*live: int, stopping: tuple[int, ...] = (), restarted: tuple[int, ...] = ()) -> Brokers:
-    return Brokers(frozenset(live), frozenset(stopping), frozenset(restarted))  # type: ignore[arg-type]
+def brokers(
+    *live: int,
+    stopping: tuple[int, ...] = (),
+    restarted: tuple[int, ...] = (),
+    emptied: tuple[int, ...] = (),
+) -> Brokers:
+    """Who was emptied has restarted."""
+    of = [map(BrokerId, ids) for ids in (live, stopping, restarted + emptied, emptied)]
+    return Brokers(*map(frozenset, of))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +48,10 @@ def brokers(*live: int, stopping: tuple[int, ...] = (), restarted: tuple[int, ..
         (brokers(1, 2, 3, restarted=(1,)), state(1, 0, 0, 1, 2, 3), state(2, 1, 1, 2, 3)),
         (brokers(1, 2, 3, restarted=(1,)), state(1, 0, 0, 1), state(1, 1, 1, 1)),
         (brokers(1, 2, 3, restarted=(2,)), state(1, 0, 0, 1, 2), state(1, 0, 1, 1)),
+        (brokers(1, restarted=(1,)), state(2, 0, 0, 1, 2), state(1, 1, 1, 1)),
+        (brokers(1, emptied=(1,)), state(2, 0, 0, 1, 2), state(NO_BROKER, 1, 1, 2)),
+        (brokers(1, 2, emptied=(1,), restarted=(2,)), state(1, 0, 0, 1, 2), state(2, 1, 1, 2)),
+        (brokers(1, 2, emptied=(1,)), state(1, 0, 0, 1), state(1, 1, 1, 1)),
     ],
 )
 def test_by_example(there: Brokers, before: PartitionState, after: PartitionState) -> None:

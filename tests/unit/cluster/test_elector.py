@@ -131,6 +131,25 @@ async def test_a_restart_that_nobody_saw_is_one(brokers: Brokers) -> None:
         await open.close()
 
 
+async def test_who_is_back_with_an_empty_disk_does_not_lead(brokers: Brokers) -> None:
+    """All were down together, and one has lost its disk: the others have what was acknowledged."""
+    store, one = await brokers.join(1, "a")
+    other_store, two = await brokers.join(2, "b")
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    known = await store.get(paths.CONTROLLER_BROKERS)
+    assert known is not None
+    seen = decode(known.data, BrokersSeenDocument, paths.CONTROLLER_BROKERS)
+    assert seen.directories == {1: "a", 2: "b"}
+    older = {id: epoch - 1 for id, epoch in seen.epochs.items()}
+    before = encode(BrokersSeenDocument(older, seen.directories | {B2: "lost"}))
+    await store.multi([Put(paths.CONTROLLER_BROKERS, before, known.version)])
+    await store.delete(paths.CONTROLLER)
+    await until(lambda: leads(one) == (1, (1,)))
+    for open in (store, other_store):
+        await open.close()
+
+
 async def test_a_new_controller_goes_over_everything(brokers: Brokers) -> None:
     store, one = await brokers.join(1)
     other_store, two = await brokers.join(2)
