@@ -85,6 +85,10 @@ class Faults:
         self._know(row)
         return self.brokers[-1]
 
+    def forget(self, broker: int) -> None:
+        """It is not asked any more."""
+        del self._addresses[broker]
+
     def _know(self, row: dict[str, Any]) -> None:
         self._addresses[int(row["id"].removeprefix("broker-"))] = f"127.0.0.1:{row['ports']['kafka']}"
 
@@ -170,6 +174,20 @@ class Faults:
 
     def elect_preferred(self) -> None:
         self.ask_controller(43, 2, election_type=0, topic_partitions=None, timeout=30_000)
+
+    def drain(self, broker: int, other: int) -> None:
+        """All that `broker` has a replica of moves to `other`; returns once it has."""
+        self.until(lambda view: other in view.brokers)
+        moving: dict[str, list[dict[str, object]]] = {}
+        for (topic, index), part in self.view().parts.items():
+            if broker in part.replicas:
+                replicas = [*sorted(part.replicas - {broker}), other]
+                moving.setdefault(topic, []).append({"partition_index": index, "replicas": replicas})
+        topics = [{"name": topic, "partitions": partitions} for topic, partitions in moving.items()]
+        answer = self.ask_controller(45, 0, timeout=60_000, topics=topics)
+        codes = {part.error_code for topic in answer.responses for part in topic.partitions}
+        assert codes == {0}, answer
+        self.until(lambda view: not any(broker in part.replicas for part in view.parts.values()))
 
     def ask_controller(self, key: int, version: int, **values: object) -> Any:
         """What it answers, whoever it is just now."""

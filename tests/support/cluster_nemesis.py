@@ -89,8 +89,8 @@ class Nemesis:
         follower = self._chance.choice(view.followers(self._topic, partition))
         roles = {"leader": leader, "follower": follower, "controller": view.controller}
         role = self._chance.choice(sorted(roles))
-        if roles[role] in self._down | self._faults.paused | {-1}:
-            left = sorted(set(self._faults.brokers) - self._down - self._faults.paused)
+        if roles[role] in {*self._down, *self._faults.paused, -1}:
+            left = sorted(set(self._faults.brokers) - self._down - self._faults.paused.keys())
             return "broker", self._chance.choice(left)
         return role, roles[role]
 

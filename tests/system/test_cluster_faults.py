@@ -135,6 +135,17 @@ def test_a_rolling_restart(scene: Scene) -> None:
     scene.recovers()
 
 
+def test_a_broker_is_drained_to_a_new_one(scene: Scene) -> None:
+    """It leads, and coordinates; then it is gone for good."""
+    old = scene.leader
+    new = scene.faults.add()
+    scene.faults.drain(old, new)
+    scene.load.goes_on()
+    scene.cluster.ask("kill", f"broker-{old}")
+    scene.faults.forget(old)
+    scene.recovers()
+
+
 def test_what_clients_were_told_is_so(scene: Scene) -> None:
     """The last one here."""
     scene.load.stop()
