@@ -23,8 +23,12 @@ TIMEOUT_S = 300.0
 
 class Server(Protocol):
     name: str
-    bootstrap: str
-    pid: int
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def pids(self) -> Sequence[int]: ...
 
 
 Result = dict[str, Any]
@@ -33,7 +37,7 @@ Result = dict[str, Any]
 def run_load(server: Server, load: Sequence[str]) -> Result | None:
     """One run of the load generator.  None if it failed, with the reason on stderr."""
     command = [sys.executable, str(LOAD_TOOL), "--bootstrap", server.bootstrap, *load]
-    command += ["--broker-pid", str(server.pid)]
+    command += [part for pid in server.pids for part in ("--broker-pid", str(pid))]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:

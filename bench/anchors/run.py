@@ -89,7 +89,7 @@ def run_matrix(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     if args.ceiling:
         rows = [row for row in rows if row.mode in STORING]
         wrapper = WRAPPER
-    kafka: Any = SimpleNamespace(name="kafka", bootstrap=args.kafka, pid=args.kafka_pid)
+    kafka: Any = SimpleNamespace(name="kafka", bootstrap=args.kafka, pids=[args.kafka_pid])
     if args.kafka is None:
         kafka = Kafka(folder / "kafka")
         kafka.start()

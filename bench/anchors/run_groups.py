@@ -38,7 +38,7 @@ LOADING = "loading of 100,000 offsets"
 
 def run_once(row: Row, server: Server, number: int) -> Figures:
     """A run in a process of its own: a process can have a thousand of the client's handles in its life."""
-    told = SimpleNamespace(name=server.name, bootstrap=server.bootstrap, pid=server.pid)
+    told = SimpleNamespace(name=server.name, bootstrap=server.bootstrap, pids=server.pids)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(row.load, told, number).result()
 
@@ -85,7 +85,7 @@ def make_offsets_topic(bootstrap: str) -> None:
 
 def run_rows(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     rows = [row for row in ROWS if args.only in row.name]
-    kafka: Any = SimpleNamespace(name="kafka", bootstrap=args.kafka, pid=args.kafka_pid)
+    kafka: Any = SimpleNamespace(name="kafka", bootstrap=args.kafka, pids=[args.kafka_pid])
     reports: list[dict[str, Any]] = []
     if not rows:
         return reports

@@ -35,6 +35,10 @@ from tests.support.broker import BrokerProcess  # noqa: E402
 class Ours(BrokerProcess):
     name = "anabranch"
 
+    @property
+    def pids(self) -> list[int]:
+        return [self.pid]
+
 
 class Kafka:
     name = "kafka"
@@ -53,6 +57,10 @@ class Kafka:
         (ANCHORS / "kafka").mkdir(parents=True, exist_ok=True)
         (folder / "kafka").symlink_to(ANCHORS / "kafka")
 
+    @property
+    def pids(self) -> list[int]:
+        return [self.pid]
+
     def start(self, keep: bool = False) -> float:
         """Start it and wait for the first answer.  Returns the seconds from the launch of the JVM."""
         self._run("start-kafka.sh", KEEP="1" if keep else "0")
@@ -70,7 +78,7 @@ class Kafka:
     def kill(self) -> None:
         self.stop()
 
-    def _run(self, script: str, **extra: str) -> None:
+    def _run(self, script: str, *arguments: str, **extra: str) -> None:
         environment = dict(os.environ) | {
             "ANCHORS": str(self._anchors),
             "KAFKA_VERSION": KAFKA_VERSION,
@@ -78,7 +86,7 @@ class Kafka:
             "KAFKA_CTRL_PORT": str(self._ports[1]),
             "KAFKA_EXTRA": self._extra,
         }
-        command = [str(self._scripts / script)]
+        command = [str(self._scripts / script), *arguments]
         done = subprocess.run(command, env=environment | extra, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{script} failed: {done.stderr[-2000:]}")
