@@ -8,6 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -96,19 +97,18 @@ def assert_sound(broker: BrokerProcess, what: str) -> None:
 
 def test_every_api_and_version_in_one_piece(broker: BrokerProcess, corpus: Corpus) -> None:
     """Undamaged requests with unlikely contents: whatever they mean, they are not our mistake."""
-    victim = Victim(broker.bootstrap)
-    for _ in range(3):
-        for key, version in served():
-            victim.send(corpus.framed(corpus.real(key, version)))
-    victim.close()
+    with closing(Victim(broker.bootstrap)) as victim:
+        for _ in range(3):
+            for key, version in served():
+                victim.send(corpus.framed(corpus.real(key, version)))
     assert_sound(broker, f"seed {SEED}")
     assert victim.outcomes["answered"] > 100, victim.outcomes
 
 
 @pytest.mark.timeout(SECONDS + 400)
 def test_damaged_requests(broker: BrokerProcess, corpus: Corpus) -> None:
-    victim, sent = Victim(broker.bootstrap), 0
-    with Bystander(broker.bootstrap) as other:
+    sent = 0
+    with closing(Victim(broker.bootstrap)) as victim, Bystander(broker.bootstrap) as other:
         before = memory_mb(broker.pid)
         began = time.monotonic()
         while (spent_s := time.monotonic() - began) < SECONDS or (
@@ -120,7 +120,6 @@ def test_damaged_requests(broker: BrokerProcess, corpus: Corpus) -> None:
             if sent % 500 == 0:
                 assert_sound(broker, f"seed {SEED}, {sent} requests")
         other.check()
-        victim.close()
         assert memory_mb(broker.pid) - before < 150
     assert_sound(broker, f"seed {SEED}, {sent} requests")
     assert victim.least > WANTED, victim.outcomes

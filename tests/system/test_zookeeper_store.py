@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.protocol.states import KeeperState
 
 from anabranch.base.errors import Conflict, Invalid, Unavailable
 from anabranch.base.ids import BrokerId
@@ -359,6 +360,27 @@ async def test_what_is_asked_for_while_the_link_breaks_is_done_or_not(
     assert len(failed) == 20
     assert done <= there
     assert there <= done | failed
+
+
+async def test_what_is_asked_for_before_we_hear_that_the_link_broke_fails(
+    connect: Open, proxy: CuttingProxy
+) -> None:
+    """kazoo knows by then; it would keep the request for the next connection."""
+    store, other = await connect(by=proxy), await connect()
+    client = store._link._client
+    proxy.cut()
+    await asyncio.sleep(0)
+    deadline = time.monotonic() + 60
+    while client.client_state == KeeperState.CONNECTED and time.monotonic() < deadline:
+        time.sleep(0.001)  # noqa: ASYNC251  the loop does not hear of it
+    assert store.session.state is CONNECTED
+    asked = asyncio.create_task(store.create("/late", b""))
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(asked, 60)
+    proxy.heal()
+    await until(lambda: store.session.state is CONNECTED)
+    assert await store.get("/late") is None
+    assert await other.get("/late") is None
 
 
 async def test_it_is_said_when_no_server_answers(tmp_path: Path) -> None:

@@ -232,6 +232,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         else:
             super()._read_watch_event(data, offset)
 
+    def _connect_loop(self, retry: Any) -> Any:
+        # What was asked for after the connection broke, before the loop heard of it, must not be done late.
+        self.client._notify_pending(KeeperState.CONNECTING)
+        return super()._connect_loop(retry)
+
     @contextmanager
     def _socket_error_handling(self) -> Iterator[None]:
         try:

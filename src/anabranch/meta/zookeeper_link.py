@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooState
-from kazoo.exceptions import KazooException, UnimplementedError
+from kazoo.exceptions import ConnectionLoss, KazooException, UnimplementedError
 
 from anabranch.base.errors import Invalid, SessionExpired, Unavailable
 from anabranch.meta.session import Session, SessionState
@@ -53,6 +53,7 @@ class Link:
         self._thread = thread
         self._missed = missed
         self._inbox = _Inbox(asyncio.get_running_loop())
+        self._unanswered: set[asyncio.Future[Any]] = set()
         self._client = client = Client(
             hosts,
             session_timeout_s,
@@ -90,6 +91,8 @@ class Link:
         """What the server answers.  KazooException if it is an error, or if it does not come."""
         self._check()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._unanswered.add(answer)
+        answer.add_done_callback(self._unanswered.discard)
         self._submit(request, answer)
         return await answer
 
@@ -175,7 +178,7 @@ class Link:
     def _suspended(self, reason: str) -> None:
         if self.is_closed:
             return
-        self._is_connected = False
+        self._disconnected()
         log.warning(
             "%s: suspended, %s; metadata can be neither read nor changed until a server answers, and the "
             "session ends at the servers unless that is within %g s",
@@ -188,7 +191,7 @@ class Link:
     def _lost(self, is_expired: bool) -> None:
         if self.is_closed:
             return
-        self._is_connected = False
+        self._disconnected()
         if is_expired:
             log.warning(
                 "%s: lost, no server had heard of it for %g s; its ephemeral nodes are gone, a new session "
@@ -200,6 +203,13 @@ class Link:
             log.error("%s: given up, the client broke down; a new one is started", _name(self.session.id))
             asyncio.get_running_loop().call_later(_START_AGAIN_S, self._start_again)
         self.session.become(SessionState.EXPIRED)
+
+    def _disconnected(self) -> None:
+        """Answers that came are known by now; nobody answers what was asked just after the link broke."""
+        self._is_connected = False
+        for answer in list(self._unanswered):
+            if not answer.done():
+                answer.set_exception(ConnectionLoss())
 
     def _start_again(self) -> None:
         if not self.is_closed:

@@ -63,7 +63,16 @@ async def test_kinds_of_keys_that_nobody_coordinates(broker: WholeBroker, key_ty
     assert (found.error_code, found.node_id) == (ErrorCode.invalid_request, -1)
 
 
-async def test_a_topic_that_cannot_be_made(tmp_path: Path) -> None:
+async def test_there_are_as_many_replicas_as_there_are_brokers(tmp_path: Path) -> None:
     async with open_broker(tmp_path, offsets_topic_replication_factor="3") as broker:
         (found,) = (await broker.ask(FIND, 6, coordinator_keys=["a"])).coordinators
-        assert found.error_code == ErrorCode.coordinator_not_available
+        assert found.error_code == ErrorCode.none
+        topic = broker.image.topics_by_kafka_name["__consumer_offsets"]
+        assert {part.replicas for part in topic.partitions} == {(1,)}
+
+
+async def test_a_topic_that_cannot_be_made(broker: WholeBroker) -> None:
+    """There is nobody to place it on."""
+    await broker.services.cluster.deregister()
+    (found,) = (await broker.ask(FIND, 6, coordinator_keys=["a"])).coordinators
+    assert found.error_code == ErrorCode.coordinator_not_available
