@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-SEEDS = "1..12"
+SEEDS = "1..24"
 _LONG_S = 280
 
 

@@ -139,7 +139,9 @@ class Elector:
             if start % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
                 await asyncio.sleep(0)
         for id in await self._restarted():
-            self._broker_restarted(index, image.brokers[id])
+            broker = self._watcher.image.brokers.get(id)
+            if broker is not None:
+                self._broker_restarted(index, broker)
 
     async def _restarted(self) -> list[BrokerId]:
         while True:
@@ -173,18 +175,17 @@ class Elector:
             self._work.set()
 
     def _brokers_changed(self, index: ReplicaIndex, old: ClusterImage, new: ClusterImage) -> None:
-        for id, was in old.brokers.items():
-            now = new.brokers.get(id)
-            if now is None:
-                self._broker_gone(index, id, f"broker {id} is gone")
-            elif now.epoch != was.epoch:
+        for id in old.brokers.keys() - new.brokers.keys():
+            self._broker_gone(index, id, f"broker {id} is gone")
+        came = [id for id, now in new.brokers.items() if old.brokers.get(id) != now]
+        for id in came:
+            was, now = old.brokers.get(id), new.brokers[id]
+            if (
+                was is None or now.epoch != was.epoch
+            ):  # it was gone, even if nobody decided anything meanwhile
                 self._broker_restarted(index, now)
             elif now.is_stopping and not was.is_stopping:
                 self._broker_gone(index, id, f"broker {id} stops", is_gone=False)
-        came = [id for id, now in new.brokers.items() if id not in old.brokers or old.brokers[id] != now]
-        for id in came:
-            if self._seen.has_lost_its_data(new.brokers[id]):
-                self._broker_restarted(index, new.brokers[id])
         if came:
             why = f"broker {', '.join(map(str, came))} is there"
             self._leaderless_due(index, None, why)

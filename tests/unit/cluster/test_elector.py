@@ -18,7 +18,7 @@ from anabranch.cluster.elector import Rules
 from anabranch.cluster.topics import NewTopic
 from anabranch.meta import paths
 from anabranch.meta.documents import BrokersSeenDocument, decode, encode
-from anabranch.meta.image import NO_BROKER
+from anabranch.meta.image import NO_BROKER, ClusterImage
 from anabranch.meta.store import Put
 from tests.support.waiting import until
 from tests.unit.cluster.test_controller import B1, B2, B3, ORDERS, Brokers, make_topic, partition_of
@@ -129,6 +129,36 @@ async def test_a_restart_that_nobody_saw_is_one(brokers: Brokers) -> None:
     await until(lambda: leads(one) == (1, (1,)))
     for open in (store, other_store):
         await open.close()
+
+
+async def test_who_is_back_before_a_new_controller_has_decided_was_gone(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third_store, three = await brokers.join(3)
+    store, one = await brokers.join(1)
+    _, two = await brokers.join(2)
+    await all_know(one, two, three)
+    await make_topic(one, 2, 1)
+    claim, restarted = one.controller.claim, one.controller._seen.restarted
+
+    async def late() -> None:
+        await store.delete(paths.broker(B2))
+        await until(lambda: B2 not in one.image.brokers)
+        await claim()
+
+    async def slowly(image: ClusterImage) -> list[BrokerId]:
+        found = await restarted(image)
+        await brokers.join(2)
+        await until(lambda: B2 in one.image.brokers)
+        return found
+
+    async def never() -> None: ...
+
+    monkeypatch.setattr(two.controller, "claim", never)
+    monkeypatch.setattr(one.controller, "claim", late)
+    monkeypatch.setattr(one.controller._seen, "restarted", slowly)
+    await third_store.close()
+    await until(lambda: leads(one) == (1, (1,)))
 
 
 async def test_who_is_back_with_an_empty_disk_does_not_lead(brokers: Brokers) -> None:
