@@ -144,6 +144,7 @@ class ReplicaFetcher:
         self._around = around
         self._followed: dict[Place, Followed] = {}
         self._following: dict[Place, Following] = {}  # of these, those whose logs are open
+        self._opened: list[Following] = []  # of these, those that the leader has not been told of
         self._later: dict[Place, float] = {}  # when those are due that failed
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
         self._work = asyncio.Event()
@@ -227,6 +228,7 @@ class ReplicaFetcher:
             return None
         log.info("%s: follows broker %d in epoch %d", replica, state.leader, state.leader_epoch)
         following = self._following[place] = Following(replica, state.leader_epoch, self._around.disk)
+        self._opened.append(following)
         return following
 
     def _failed(self, place: Place, name: str, error: Exception) -> None:
@@ -250,6 +252,7 @@ class ReplicaFetcher:
     async def _fetch(self, due: dict[Place, Following]) -> None:
         config = self._around.config
         timeout_s = (config.fetch_max_wait_ms + config.socket_timeout_ms) / 1000
+        await self._sync_opened()
         request = self._request(due)
         try:
             answer = await self._ask(request, timeout_s)
@@ -268,6 +271,16 @@ class ReplicaFetcher:
                 if following is not None and self._following.get(place) is following:
                     await self._take(place, following, part)
                     await asyncio.sleep(0)
+
+    async def _sync_opened(self) -> None:
+        """What we ask a leader for says what we have: with `flush.messages`, on the disk.
+
+        What an earlier process had written and not synced is there after a kill, and not after a power cut.
+        """
+        logs = [each.replica.log for each in self._opened if not each.replica.is_closed]
+        flusher = self._around.host.flusher
+        await asyncio.gather(*(flusher.flush(opened, opened.log_end) for opened in logs if is_due(opened)))
+        self._opened.clear()
 
     async def _ask(self, request: Request, timeout_s: float) -> Any:
         address = self._around.address_of(self._leader)

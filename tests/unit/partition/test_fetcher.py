@@ -173,6 +173,22 @@ async def test_what_is_fetched_is_flushed_before_the_leader_hears_of_it(fetching
     assert fetching.replica().high_watermark == 2
 
 
+async def test_what_was_recovered_is_flushed_before_the_leader_hears_of_it(fetching: Fetching) -> None:
+    """An earlier process had written it, and was killed before it was on the disk."""
+    put(fetching.replica().log, records("a", "b"), 5)
+    assert fetching.replica().log.recovery_point == 0
+    points: list[int] = []
+
+    def recorded(address: Address, request: Any) -> dict[str, Any]:
+        points.append(fetching.replica().log.recovery_point)
+        return fetching._fetch(address, request)
+
+    fetching.brokers.answers[FETCH] = recorded
+    await fetching.fetches(1)
+    assert fetching.asked[0][0].fetch_offset == 2
+    assert points == [2]
+
+
 async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: Fetching) -> None:
     for epoch in (3, 4):
         put(fetching.replica().log, records(f"of {epoch}"), epoch)
