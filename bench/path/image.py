@@ -9,6 +9,7 @@ Each figure is of a process of its own, on a ZooKeeper that is started for it.
 """
 
 import asyncio
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,8 +20,6 @@ from pathlib import Path
 from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-
-import psutil
 
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
 from anabranch.cluster.image_watcher import ImageWatcher
@@ -63,11 +62,11 @@ async def fill(address: str, partitions: int, each: int) -> None:
 async def load(address: str) -> None:
     """In a process of its own: prints the seconds, the MB and the milliseconds of a change."""
     store = await ZooKeeperStore.connect(address, SESSION_MS)
-    watcher = ImageWatcher(store, ClusterImage())
+    watcher = ImageWatcher(store, ClusterImage(cluster_id="c"))
     started = time.perf_counter()
     await watcher.start()
     loaded_s = time.perf_counter() - started
-    rss_mb = psutil.Process().memory_info().rss / 1e6
+    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     changed_ms = [await change(store, watcher, number) for number in range(CHANGES)]
     found = sum(len(topic.partitions) for topic in watcher.image.topics.values())
     print(f"{found} {loaded_s} {rss_mb} {statistics.median(changed_ms)}")
@@ -98,7 +97,7 @@ def measure(folder: Path, partitions: int, each: int) -> Sequence[float]:
         address = zookeeper.chroot()
         asyncio.run(fill(address, partitions, each))
         command = [sys.executable, "-P", __file__, "--load", address]
-        told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300)
         return [float(word) for word in told.stdout.split()]
     finally:
         zookeeper.kill()
