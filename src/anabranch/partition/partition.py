@@ -22,10 +22,12 @@ memory that batches can ask for by being larger inside.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from anabranch.base.errors import (
     AnabranchError,
+    DiskFailed,
     FencedLeaderEpoch,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -58,6 +60,7 @@ from anabranch.records.batch import BatchHeader, read_header
 from anabranch.records.control import Marker, marker_batch
 from anabranch.records.entry_batches import NewEntry
 
+_SYNC_AGAIN_S = 1.0
 ALL, OURS = -1, -2
 """acks of who waits for all replicas that are in sync: a client, or a part of ours, however long it takes."""
 
@@ -114,7 +117,7 @@ class Partition:
         self.state = state
         """The newest that is known of who has replicas and who is in sync."""
         self._hw = HighWatermark(replica.high_watermark, frozenset(state.isr), self.min_insync(state))
-        self._hw.replica_reached(around.broker, log.log_end)
+        self._reached(log.log_end)
         self.led: LedReplicas | None = None
         """The followers, if there are any."""
         self._certainty: Certainty | None = None
@@ -309,15 +312,42 @@ class Partition:
 
     def _grown(self, acks: int) -> "asyncio.Future[None] | None":
         """The log has: what an acknowledgement must wait for, if anything."""
-        log, hw = self.log, self._hw
-        end = log.log_end
+        end = self.log.log_end
         self._touched.add(self.replica)
-        if hw.replica_reached(self._broker, end):
+        if self._reached(end):
             self._moved()
         self._followers.wake()
-        if hw.offset >= end and not is_due(log):
+        if self._hw.offset >= end:
             return None
         return self.acknowledgement(end, acks)
+
+    def _reached(self, end: int) -> bool:
+        """Count what we have ourselves; with `flush.messages`, once it is on the disk.
+
+        Whether the high watermark moved.
+        """
+        if not is_due(self.log):
+            return self._hw.replica_reached(self._broker, end)
+        flushed = self._around.flusher.begin(self.log, end)
+        assert flushed is not None, "it is due"
+        flushed.add_done_callback(self._synced)
+        return False
+
+    def _synced(self, done: "asyncio.Future[None]") -> None:
+        if done.cancelled() or self.retired:
+            return
+        error = done.exception()
+        if error is None:
+            log = self.log
+            if self._hw.replica_reached(self._broker, log.recovery_point if is_due(log) else log.log_end):
+                self._moved()
+        elif not isinstance(error, DiskFailed):  # that one ends the broker
+            asyncio.get_running_loop().call_later(_SYNC_AGAIN_S, self._sync_again)
+
+    def _sync_again(self) -> None:
+        with suppress(DiskFailed):
+            if not self.retired and self._reached(self.log.log_end):
+                self._moved()
 
     def acknowledgement(self, end: int, acks: int = OURS) -> "asyncio.Future[None] | None":
         """What an answer that depends on everything below `end` must wait for, if anything."""

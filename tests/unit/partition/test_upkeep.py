@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from anabranch.base.disk import Disk
-from anabranch.base.errors import DiskFailed, DiskFull
+from anabranch.base.errors import DiskFailed, DiskFull, Unavailable
 from anabranch.base.ids import TopicName
 from anabranch.log.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from anabranch.log.config import LogConfig
@@ -21,6 +21,7 @@ from anabranch.log.glance import Glance, glance
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
 from anabranch.partition import aging as aging_module
+from anabranch.partition import partition as partition_module
 from anabranch.partition import upkeep as upkeep_module
 from anabranch.partition.folders import CLEAN_STOP, partition_folder
 from anabranch.partition.host import PartitionHost
@@ -40,6 +41,10 @@ async def hosted(tmp_path: Path) -> AsyncIterator[Hosted]:
     made = Hosted(tmp_path, FailingDisk())
     yield made
     made.kill()
+
+
+def no_more_files(_: int) -> int:
+    raise OSError(errno.EMFILE, "too many open files")
 
 
 async def settle(hosted: Hosted) -> None:
@@ -113,8 +118,26 @@ async def test_flush_messages_holds_the_acknowledgement_back(hosted: Hosted) -> 
     assert first.log.recovery_point == 0
     appended = partition.append(memoryview(records("b", timestamp=hosted.clock.ms)), -1)
     assert appended.acknowledged is not None
+    assert (partition.log.log_end, partition.high_watermark) == (2, 1), "nobody reads what a crash would lose"
     await appended.acknowledged
     assert partition.log.recovery_point == 2
+    assert partition.high_watermark == 2
+
+
+async def test_what_could_not_be_synced_now_is_read_later(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_module, "_SYNC_AGAIN_S", 0.01)
+    hosted.topic("orders", flush_messages=1)
+    partition = hosted.partition("orders")
+    with monkeypatch.context() as full:
+        full.setattr(os, "dup", no_more_files)
+        appended = partition.append(memoryview(records("a", timestamp=hosted.clock.ms)), -1)
+        assert appended.acknowledged is not None
+        with pytest.raises(Unavailable):
+            await appended.acknowledged
+        assert partition.high_watermark == 0
+    await until(lambda: partition.high_watermark == 1)
 
 
 async def test_a_disk_that_fails_to_sync_ends_it(hosted: Hosted) -> None:
@@ -168,12 +191,9 @@ async def test_a_log_that_cannot_be_synced_now_makes_a_stop_unclean(
     hosted.topic("orders", 3)
     partitions = [hosted.put("orders", "a", index=index) for index in range(3)]
 
-    def refuse() -> None:
-        raise OSError(errno.EMFILE, "too many open files")
-
     dup = os.dup
     refused = partitions[1].log.active.file.fileno()
-    monkeypatch.setattr(os, "dup", lambda fd: refuse() if fd == refused else dup(fd))
+    monkeypatch.setattr(os, "dup", lambda fd: no_more_files(fd) if fd == refused else dup(fd))
     assert not await hosted.upkeep.stop()
     assert [partition.log.recovery_point for partition in partitions] == [1, 0, 1]
     assert "too many open files" in caplog.text
