@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import confluent_kafka as ck
 from clusters import BROKERS, Cluster, View, look, wait_for
+from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients import raw
@@ -26,27 +28,26 @@ PATIENCE_S = 90.0
 _BEFORE_S = 3.0
 _PAUSE_S = 0.02
 _CLIENT: dict[str, Any] = {"log_level": 0}
+_IMPATIENT = {"socket.timeout.ms": 1_000, "message.timeout.ms": 2_000}
+"""For a broker that stands still: by default a client hears nothing for a minute, then looks elsewhere."""
 
 Seconds = dict[str, float]
 
 
 def measure(cluster: Cluster, how: str, *, is_controller: bool) -> Seconds:
     """Seconds until each of them goes on; `how` the broker is hurt, which is the controller, or is not."""
-    view = wait_for(cluster.bootstrap, lambda view: is_at_rest(view))
+    prefer(cluster.bootstrap)
+    view = wait_for(cluster.bootstrap, is_at_rest)
     controller = controller_of(cluster, view)
     victim = controller if is_controller else controller % len(BROKERS) + 1
     topic = f"failover-{time.time_ns()}"
     create(cluster.bootstrap, topic, [[victim, *(one for one in BROKERS if one != victim)]])
+    options = {"bootstrap.servers": cluster.bootstrap, **_CLIENT, **(_IMPATIENT if how == PAUSE else {})}
+    group, name = (coordinated(cluster, kind, victim) for kind in (GROUP, TRANSACTION))
     clients = [
-        Client(lambda over, did: produce(cluster.bootstrap, topic, over, did)),
-        Client(
-            lambda over, did: commit(cluster.bootstrap, topic, coordinated(cluster, GROUP, victim), over, did)
-        ),
-        Client(
-            lambda over, did: transact(
-                cluster.bootstrap, topic, coordinated(cluster, TRANSACTION, victim), over, did
-            )
-        ),
+        Client(partial(produce, options, topic)),
+        Client(partial(commit, options | {"group.id": group}, topic)),
+        Client(partial(transact, options | {"transactional.id": name}, topic)),
     ]
     for client in clients:
         client.start()
@@ -87,6 +88,12 @@ def controller_of(cluster: Cluster, view: View) -> int:
     return leaders[0] if leaders and leaders[0] > 0 else view.controller
 
 
+def prefer(bootstrap: str) -> None:
+    """Have every broker lead and coordinate its share again."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_CLIENT})
+    admin.elect_leaders(ElectionType.PREFERRED).result(60)
+
+
 def create(bootstrap: str, topic: str, assignment: list[list[int]]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **_CLIENT})
     new = NewTopic(topic, len(assignment), replica_assignment=assignment)
@@ -122,7 +129,9 @@ class Client:
         self._over = threading.Event()
         self._changed = threading.Condition()
         self._done: list[tuple[float, float]] = []
-        self._thread = threading.Thread(target=lambda: work(self._over, self._did), daemon=True)
+        self._work = work
+        self._failed: ck.KafkaException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -130,6 +139,14 @@ class Client:
     def stop(self) -> None:
         self._over.set()
         self._thread.join(PATIENCE_S)
+
+    def _run(self) -> None:
+        try:
+            self._work(self._over, self._did)
+        except ck.KafkaException as error:
+            with self._changed:
+                self._failed = error
+                self._changed.notify_all()
 
     def _did(self, began_s: float) -> None:
         with self._changed:
@@ -143,31 +160,37 @@ class Client:
             return next((end_s for began_s, end_s in self._done if holds(began_s)), None)
 
         with self._changed:
-            if self._changed.wait_for(lambda: ended() is not None, PATIENCE_S):
-                return ended() or 0.0
+            self._changed.wait_for(lambda: self._failed or ended() is not None, PATIENCE_S)
+            if self._failed:
+                raise RuntimeError(f"a client failed: {self._failed}")
+            if (end_s := ended()) is not None:
+                return end_s
         raise TimeoutError(f"a client does nothing for {PATIENCE_S:.0f} s")
 
 
 Did = Callable[[float], None]
 
 
-def produce(bootstrap: str, topic: str, over: threading.Event, did: Did) -> None:
-    """A record every 5 ms, whatever became of those before."""
-    producer = ck.Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, **_CLIENT})
+Options = dict[str, Any]
 
-    def told(began_s: float, error: ck.KafkaError | None) -> None:
+
+def produce(options: Options, topic: str, over: threading.Event, did: Did) -> None:
+    """A record every 5 ms, whatever became of those before."""
+    producer = ck.Producer({"acks": "all", "linger.ms": 0, **options})
+
+    def told(began_s: float, error: ck.KafkaError | None, _: ck.Message) -> None:
         if error is None:
             did(began_s)
 
     while not over.wait(0.005):
         began_s = time.monotonic()
-        producer.produce(topic, b"x", on_delivery=lambda error, _, began_s=began_s: told(began_s, error))
+        producer.produce(topic, b"x", on_delivery=partial(told, began_s))
         producer.poll(0)
     producer.flush(PATIENCE_S)
 
 
-def commit(bootstrap: str, topic: str, group: str, over: threading.Event, did: Did) -> None:
-    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group, **_CLIENT})
+def commit(options: Options, topic: str, over: threading.Event, did: Did) -> None:
+    consumer = ck.Consumer({k: v for k, v in options.items() if k != "message.timeout.ms"})
     offset = 0
     while not over.wait(_PAUSE_S):
         offset += 1
@@ -178,10 +201,9 @@ def commit(bootstrap: str, topic: str, group: str, over: threading.Event, did: D
     consumer.close()
 
 
-def transact(bootstrap: str, topic: str, name: str, over: threading.Event, did: Did) -> None:
+def transact(options: Options, topic: str, over: threading.Event, did: Did) -> None:
     # librdkafka 2.16 forgets a broker that is away; a transaction may then wait for it for ever.
-    options = {"transactional.id": name, "linger.ms": 0, "metadata.recovery.strategy": "none"}
-    producer = ck.Producer({"bootstrap.servers": bootstrap, **options, **_CLIENT})
+    producer = ck.Producer({"linger.ms": 0, "metadata.recovery.strategy": "none", **options})
     insist(lambda: producer.init_transactions(PATIENCE_S))
     while not over.wait(_PAUSE_S):
         producer.begin_transaction()

@@ -152,8 +152,8 @@ def run(args: argparse.Namespace, folder: Path) -> Report:
             memory["after loads"] = brokers_mb(sides)
         for name, once, is_bound in events(args.session_ms):
             if args.only in name:
-                row = by_turns(name, once, sides, args.rounds, failover.FIGURES)
-                done(bounded(row, ours.name) if is_bound else row)
+                times = by_turns(name, once, sides, args.rounds, failover.FIGURES)
+                done(bounded(times, ours.name) if is_bound else times)
         if args.session_ms is None and args.only in MOVED:
             topics = [f"many-{number}" for number in range(TOPICS)]
             for side in sides:
@@ -165,8 +165,8 @@ def run(args: argparse.Namespace, folder: Path) -> Report:
                     failover.create(side.bootstrap, topic, replicas)
             memory["with many partitions"] = brokers_mb(sides)
             number = [0]
-            row = by_turns(MOVED, lambda one: moved(one, topics, number), sides, args.rounds, ("moved_s",))
-            done(bounded(row, ours.name))
+            times = by_turns(MOVED, lambda one: moved(one, topics, number), sides, args.rounds, ("moved_s",))
+            done(bounded(times, ours.name))
             memory["after many were moved"] = brokers_mb(sides)
     most = max(
         (mb for told in memory.values() if isinstance(told, dict) for mb in told[ours.name]), default=0.0
