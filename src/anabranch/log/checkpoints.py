@@ -40,6 +40,8 @@ def _lines(disk: Disk, path: Path, expected_version: str) -> list[str]:
     version, count, *lines = text.splitlines()
     if version.strip() != expected_version or int(count) != len(lines):
         raise ValueError(f"version {version}, {count} lines declared, {len(lines)} found")
+    if not text.endswith("\n"):
+        raise ValueError("the last line is not whole")
     return lines
 
 

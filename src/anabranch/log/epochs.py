@@ -36,6 +36,10 @@ class LeaderEpochs:
         self._unsaved = False
         self.latest = self._epochs[-1] if self._epochs else -1  # looked at by every append
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._epochs
+
     def assign(self, epoch: int, start: int) -> None:
         """Batches from `start` on are of `epoch`.  Nothing to do if it is known or older."""
         if epoch <= self.latest:

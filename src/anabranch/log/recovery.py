@@ -4,7 +4,8 @@
                     only the batches after the last index entry are looked at
     unclean stop    every segment that reaches beyond the recovery point is read whole: each batch
                     must be complete, in order and match its CRC.  At the first that does not, the
-                    log is cut, and what follows is removed.  Indexes are written anew.
+                    log is cut, and what follows is removed.  Indexes are written anew.  Without the
+                    leader epochs, which a power cut may take, that is all segments
 
 Both end with the producers: a snapshot, and the batches after it.  It is the newest one that can be
 read, but not one behind the first segment that was read again: the replay also lists the aborted
@@ -82,6 +83,9 @@ def open_log(
         if not bases:  # all that there was had been taken away
             epochs.clear()
         first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
+        are_lost = epochs.is_empty and any(segment.size for segment in segments)
+        if are_lost:  # only the batches tell them
+            first_doubtful = 0
         if first_doubtful < len(segments):
             recovery_point = min(
                 recovery_point, segments[first_doubtful].base_offset
@@ -97,6 +101,9 @@ def open_log(
             segments.append(Segment.create(disk, folder, start, config))
             undo.callback(segments[-1].close)
         end = segments[-1].end_offset
+        epochs.truncate_end(end)
+        if are_lost:
+            epochs.truncate_start(start) if start < end else epochs.clear()
         state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
         opened = LocalLog(disk, clock, folder, config, state)
         restore_producers(disk, opened, names, first_doubtful)
@@ -189,7 +196,6 @@ def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps:
         if following is not None:
             segment.seal()
             segment.end_offset = following
-    epochs.truncate_end(kept[-1].end_offset)
     return kept
 
 

@@ -66,7 +66,7 @@ def test_truncation_at_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"", b"0\n", b"1\n1\n0 0\n", b"0\n5\n0 0\n", b"\xff\xfe", b"0\n1\nx y\n"]
+    "garbage", [b"", b"0\n", b"1\n1\n0 0\n", b"0\n5\n0 0\n", b"0\n2\n0 0\n1 29", b"\xff\xfe", b"0\n1\nx y\n"]
 )
 def test_a_garbage_file_is_no_file(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / LEADER_EPOCHS).write_bytes(garbage)

@@ -224,6 +224,19 @@ def test_epochs_come_back_from_the_batches(tmp_path: Path) -> None:
     assert [log.epochs.epoch_of(offset) for offset in range(4)] == [0, 0, 2, 5]
 
 
+@pytest.mark.parametrize("left", [None, b"", b"0\n3\n0 0\n2 2\n5 "])
+def test_epochs_that_a_power_cut_took_come_back_from_all_batches(tmp_path: Path, left: bytes | None) -> None:
+    """Of segments too that are safe, and would not be read otherwise."""
+    log = open_log_in(tmp_path, segment_bytes=150)
+    for epoch in (0, 0, 2, 5):
+        put(log, records("x"), leader_epoch=epoch)
+    crash(log)
+    path = tmp_path / LEADER_EPOCHS
+    path.unlink() if left is None else path.write_bytes(left)
+    log = open_log_in(tmp_path, clean=False, recovery_point=3)
+    assert [log.epochs.epoch_of(offset) for offset in range(4)] == [0, 0, 2, 5]
+
+
 def test_epochs_beyond_the_cut_are_forgotten(tmp_path: Path) -> None:
     log = open_log_in(tmp_path)
     put(log, records("x"), leader_epoch=1)
