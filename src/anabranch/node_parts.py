@@ -23,6 +23,7 @@ from anabranch.client.destinations import Address
 from anabranch.client.settings import Settings
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.coordinators import group_coordinator, share_coordinator, transaction_coordinator
+from anabranch.cluster.disk_refusals import DiskRefusals
 from anabranch.cluster.elector import Rules
 from anabranch.cluster.host_reconciler import HostReconciler
 from anabranch.cluster.identity import random_id
@@ -144,6 +145,9 @@ class NodeParts:
             config.node.node_id, self.store, self._world.network, lambda: cluster.image, self._random
         )
         cluster.subscribe(self.peers.image_changed)
+        self.refusals = DiskRefusals(
+            config.node.node_id, self.disk, data, cluster.registration, lambda: cluster.image
+        )
         directory = id_text(random_id(self._random))
         mine = MetaProperties(cluster.image.cluster_id, config.node.node_id, directory)
         self.folder = claim_data_folder(self.disk, data, mine)
@@ -181,7 +185,7 @@ class NodeParts:
             )
         )
         host.replication.lag = lambda: Lag(told.lag_time_max_ms / 1000, told.lag_max_messages)
-        host.replication.epoch_of = lambda broker: _epoch_of(cluster, broker)
+        host.replication.epoch_of = lambda broker: _steady_epoch_of(cluster, broker)
         host.replication.certainty.depend_on(self.store.session)
         cluster.when_read_anew(host.replication.certainty.image_read)
         host.replication.leader_throttle.rate = lambda: self.dynamic.current.replication.leader_throttled_rate
@@ -322,6 +326,7 @@ class NodeParts:
             self.loop_lag.run(),
             self.cluster.run(),
             self.peers.run(),
+            self.refusals.run(),
             self.upkeep.run(),
             self.followers.run(),
             self.isr_changes.run(),
@@ -380,6 +385,12 @@ def _address_of(cluster: Cluster, broker: BrokerId) -> Address | None:
 def _epoch_of(cluster: Cluster, broker: BrokerId) -> int | None:
     found = cluster.image.brokers.get(broker)
     return None if found is None else found.epoch
+
+
+def _steady_epoch_of(cluster: Cluster, broker: BrokerId) -> int | None:
+    """None for one that nothing is expected of, too: it stops, or its disk takes nothing."""
+    found = cluster.image.brokers.get(broker)
+    return None if found is None or found.gives_way else found.epoch
 
 
 def _internal_factors(config: BrokerConfig) -> dict[TopicName, int]:

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients import raw
 from tests.support.faulty_cluster import FaultyCluster
+from tests.support.read_only import can_be_read_only, set_read_only
 from tests.support.zookeeper import end_session
 
 PATIENCE_S = 90.0
@@ -165,6 +166,17 @@ class Faults:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
         return free
+
+    def read_only_disk(self, broker: int) -> Callable[[], None] | None:
+        """Nothing on the broker's disk changes any more, until what is returned is called.
+
+        None where that cannot be done (read_only.py).
+        """
+        folder = self._cluster.data / f"broker-{broker}" / "data"
+        if not can_be_read_only(folder):
+            return None
+        set_read_only(folder, True)
+        return lambda: set_read_only(folder, False)
 
     def wipe(self, broker: int) -> None:
         """It is killed, and comes back with an empty disk."""

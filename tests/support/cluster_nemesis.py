@@ -53,6 +53,7 @@ class Nemesis:
             self._isolate,
             self._from_zookeeper,
             self._full_disk,
+            self._read_only_disk,
         ]
         self._alone = [self._kill_all, self._restart, self._wipe, self._elect]
         self._in_the_end: list[Undo] = []
@@ -170,6 +171,11 @@ class Nemesis:
     def _full_disk(self) -> tuple[str, Undo]:
         role, broker = self._whom()
         return f"the disk of {role} {broker} full", self._faults.fill_disk(broker)
+
+    def _read_only_disk(self) -> tuple[str, Undo]:
+        role, broker = self._whom()
+        free = self._faults.read_only_disk(broker)
+        return ("nothing", _nothing) if free is None else (f"the disk of {role} {broker} read-only", free)
 
     def _wipe(self) -> tuple[str, Undo]:
         self._faults.until(lambda view: view.is_whole)

@@ -128,6 +128,20 @@ def test_the_disk_of_a_follower_is_full_then_wiped(scene: Scene) -> None:
     scene.recovers()
 
 
+def test_the_disk_of_a_leader_is_read_only(scene: Scene) -> None:
+    """It leads nothing any more, and follows nothing."""
+    leader, follower = scene.leader, scene.follower
+    free = scene.faults.read_only_disk(leader)
+    if free is None:
+        pytest.skip("needs root, and a file system with immutable files")
+    try:
+        scene.faults.until(lambda view: leader not in view.in_sync(ORDERS), follower)
+        scene.load.goes_on()
+    finally:
+        free()
+    scene.recovers()
+
+
 def test_a_rolling_restart(scene: Scene) -> None:
     for broker in scene.faults.brokers:
         scene.cluster.ask("restart", f"broker-{broker}")

@@ -52,12 +52,14 @@ class Releasable(Protocol):
 class Handles:
     """What the files of a disk share: descriptors in order of use, at most `max_open`; threads."""
 
-    __slots__ = ("_lru", "max_open", "newest", "reading")
+    __slots__ = ("_lru", "max_open", "newest", "on_refusal", "reading")
 
     def __init__(self, max_open: int, reading: Executor) -> None:
         self.max_open = max_open
         self.reading = reading
         self.newest: Releasable | None = None  # the one used last, which need not be moved
+        self.on_refusal: Callable[[Exception], None] = lambda error: None
+        """Told when a log could not be written."""
         self._lru: OrderedDict[int, Releasable] = OrderedDict()
 
     def __len__(self) -> int:

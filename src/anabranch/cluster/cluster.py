@@ -84,7 +84,7 @@ class Cluster:
         self._turns = Turns()
         self.registration = Registration(store, watcher, chance)
         self.controller = Controller(store, watcher, node_id, rules)
-        self._departure = Departure(store, watcher, self.controller, node_id)
+        self._departure = Departure(store, watcher, self.registration, self.controller, node_id)
         self.tenants = Tenants(store, watcher, self._turns)
         self.non_persistent = NonPersistentTopics(store, watcher, clock, self.tenants, self._turns)
 

@@ -1,6 +1,6 @@
 """Departure: a broker that stops says so, waits until others lead its partitions, and is gone.
 
-    /brokers/2   is_stopping ─> the controller elects others where it can ─> the image shows it ─> resign, go
+    /brokers/2   gives_way ─> the controller elects others where it can ─> the image shows it ─> resign, go
 
 A partition without another replica in sync is not waited for, and one broker alone waits for nothing.
 """
@@ -8,15 +8,13 @@ A partition without another replica in sync is not waited for, and one broker al
 import asyncio
 import logging
 
-import msgspec
-
-from anabranch.base.errors import AnabranchError, NotFound
+from anabranch.base.errors import AnabranchError
 from anabranch.base.ids import BrokerId
 from anabranch.cluster.controller import Controller
 from anabranch.cluster.elector import steady_of
 from anabranch.cluster.image_watcher import ImageWatcher
+from anabranch.cluster.registration import Registration
 from anabranch.meta import paths
-from anabranch.meta.documents import BrokerDocument, decode, encode
 from anabranch.meta.image import ClusterImage, ImageChange
 from anabranch.meta.store import MetadataStore
 
@@ -25,9 +23,15 @@ log = logging.getLogger(__name__)
 
 class Departure:
     def __init__(
-        self, store: MetadataStore, watcher: ImageWatcher, controller: Controller, node_id: BrokerId
+        self,
+        store: MetadataStore,
+        watcher: ImageWatcher,
+        registration: Registration,
+        controller: Controller,
+        node_id: BrokerId,
     ) -> None:
         self._store = store
+        self._registration = registration
         self._watcher = watcher
         self._controller = controller
         self._node_id = node_id
@@ -41,7 +45,7 @@ class Departure:
         try:
             if most_s > 0:
                 async with asyncio.timeout(most_s):
-                    await self._announce()
+                    await self._registration.give_way(me, "it stops")
                     await self._until_handed_over()
             await self._controller.resign()
         except TimeoutError:  # the session's end is that of the controller, too
@@ -59,16 +63,6 @@ class Departure:
                 await self._store.delete(path, found.version)
         except AnabranchError as error:
             log.warning("broker %d: stops without saying so: %s", self._node_id, error)
-
-    async def _announce(self) -> None:
-        path = paths.broker(self._node_id)
-        found = await self._store.get(path)
-        if found is None or found.owner != self._store.session.id:
-            raise NotFound("it is not registered")
-        told = decode(found.data, BrokerDocument, path)
-        data = encode(msgspec.structs.replace(told, is_stopping=True))
-        await self._store.put(path, data, found.version)
-        await self._watcher.refresh(path)
 
     async def _until_handed_over(self) -> None:
         done = asyncio.Event()

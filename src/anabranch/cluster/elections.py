@@ -48,7 +48,7 @@ def brokers_of(
     restarted: Collection[BrokerId] = _NOBODY,
     emptied: Collection[BrokerId] = _NOBODY,
 ) -> Brokers:
-    stopping = frozenset(broker.id for broker in image.brokers.values() if broker.is_stopping)
+    stopping = frozenset(broker.id for broker in image.brokers.values() if broker.gives_way)
     return Brokers(image.brokers, stopping, restarted, emptied)
 
 

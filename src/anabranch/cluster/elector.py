@@ -184,8 +184,8 @@ class Elector:
                 was is None or now.epoch != was.epoch
             ):  # it was gone, even if nobody decided anything meanwhile
                 self._broker_restarted(index, now)
-            elif now.is_stopping and not was.is_stopping:
-                self._broker_gone(index, id, f"broker {id} stops", is_gone=False)
+            elif now.gives_way and not was.gives_way:
+                self._broker_gone(index, id, f"broker {id} gives way", is_gone=False)
         if came:
             why = f"broker {', '.join(map(str, came))} is there"
             self._leaderless_due(index, None, why)

@@ -24,7 +24,7 @@ Factors = Mapping[TopicName, int]
 
 def lacking(image: ClusterImage, factors: Factors) -> Iterator[tuple[Place, Replicas]]:
     """The partitions with fewer replicas than they could have, and those that they are to have."""
-    brokers = [broker for broker in image.brokers.values() if not broker.is_stopping]
+    brokers = [broker for broker in image.brokers.values() if not broker.gives_way]
     for name, wanted in factors.items():
         topic, factor = image.topics.get(name), min(wanted, len(brokers))
         if topic is None or all(_count(state) >= factor for state in topic.partitions):

@@ -48,7 +48,7 @@ def place(
 
 def _staying(brokers: Iterable[BrokerImage], replication_factor: int) -> list[BrokerImage]:
     there = list(brokers)
-    staying = [broker for broker in there if not broker.is_stopping]
+    staying = [broker for broker in there if not broker.gives_way]
     return staying if len(staying) >= replication_factor else there
 
 

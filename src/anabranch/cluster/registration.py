@@ -46,6 +46,8 @@ class Registration:
         self._watcher = watcher
         self._chance = chance
         self._brokers: dict[BrokerId, tuple[BrokerImage, Collection[str]]] = {}
+        self._give_way: set[str] = set()
+        """Why they lead no more where others can."""
         self._session_id = store.session.id
         """In which the brokers are registered."""
         self._connected = asyncio.Event()
@@ -56,8 +58,20 @@ class Registration:
 
         `former` are the instances that its data folder has seen.
         """
+        broker = msgspec.structs.replace(broker, gives_way=bool(self._give_way))
         await self._enter(broker, former)
         self._brokers[broker.id] = broker, former
+
+    async def give_way(self, id: BrokerId, why: str) -> None:
+        """Tell the cluster that this broker leads no more where another can.
+
+        NotFound if it is not registered: it will be told when it registers.
+        """
+        await self._tell(id, self._give_way | {why})
+
+    async def lead_again(self, id: BrokerId, why: str) -> None:
+        """It is not so any more, unless there is another reason."""
+        await self._tell(id, self._give_way - {why})
 
     async def run(self) -> None:
         """Register again in each new session, for ever."""
@@ -79,6 +93,21 @@ class Registration:
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
             self._connected.set()
+
+    async def _tell(self, id: BrokerId, give_way: set[str]) -> None:
+        self._give_way = give_way
+        if id not in self._brokers:
+            raise NotFound(f"broker {id} is not registered")
+        broker, former = self._brokers[id]
+        broker = msgspec.structs.replace(broker, gives_way=bool(give_way))
+        self._brokers[id] = broker, former
+        path, data = paths.broker(id), encode(document_of(broker))
+        found = await self._store.get(path)
+        if found is None or found.owner != self._store.session.id:
+            raise NotFound(f"broker {id} is not registered")
+        if found.data != data:
+            await self._store.put(path, data, found.version)
+            await self._watcher.refresh(path)
 
     async def _enter(self, broker: BrokerImage, former: Collection[str]) -> None:
         path = paths.broker(broker.id)

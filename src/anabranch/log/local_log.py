@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Buffer, Disk
-from anabranch.base.errors import Corrupt, OffsetOutOfRange
+from anabranch.base.errors import Corrupt, DiskFull, OffsetOutOfRange
 from anabranch.base.network import FileRange
 from anabranch.log import producer_snapshot
 from anabranch.log.config import LogConfig
@@ -148,12 +148,16 @@ class LocalLog:
         """
         _, last, newest, named = parts[-1]
         segment = self.segments[-1]
-        if segment.file.size and (
-            not segment.has_room(len(buffer), last, self.config)
-            or self._age.is_reached(segment, self.config, newest)
-        ):
-            segment = self.roll(read_header(buffer).base_offset)
-        segment.write(buffer, parts)
+        try:
+            if segment.file.size and (
+                not segment.has_room(len(buffer), last, self.config)
+                or self._age.is_reached(segment, self.config, newest)
+            ):
+                segment = self.roll(read_header(buffer).base_offset)
+            segment.write(buffer, parts)
+        except (DiskFull, OSError) as error:
+            self._disk.handles.on_refusal(error)
+            raise
         self.log_end = last + 1
         self.written_bytes += len(buffer)
         if named is not None or len(parts) > 1:

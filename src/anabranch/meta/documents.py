@@ -43,7 +43,7 @@ class BrokerDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     instance: str = ""  # another one at each start of the process
     directory: str = ""  # the id of its data folder
-    is_stopping: bool = False  # it leads no more where another can
+    gives_way: bool = False  # it leads no more where another can
 
 
 class TopicDocument(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -42,7 +42,7 @@ class BrokerImage(msgspec.Struct, frozen=True):
     instance: str = ""  # another one at each start of the process
     directory: str = ""  # the id of its data folder
     epoch: int = NO_EPOCH  # a later registration has a higher one
-    is_stopping: bool = False  # it leads no more where another can
+    gives_way: bool = False  # it leads no more where another can
 
     @property
     def for_brokers(self) -> Address:

@@ -125,6 +125,6 @@ def test_racks_come_before_hosts() -> None:
 
 
 def test_a_broker_that_stops_is_passed_over_while_others_are_enough() -> None:
-    there = [*brokers({1: None, 2: None}), BrokerImage(BrokerId(3), "h", 1, is_stopping=True)]
+    there = [*brokers({1: None, 2: None}), BrokerImage(BrokerId(3), "h", 1, gives_way=True)]
     assert {id for replicas in place(there, range(6), 2, 0) for id in replicas} == {1, 2}
     assert {id for replicas in place(there, range(6), 3, 0) for id in replicas} == {1, 2, 3}

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.errors import Exists, Unavailable
+from anabranch.base.errors import Exists, NotFound, Unavailable
 from anabranch.base.ids import BrokerId
 from anabranch.client.destinations import Address
 from anabranch.cluster.image_watcher import ImageWatcher
@@ -173,3 +173,17 @@ async def test_a_call_that_failed_and_was_carried_out_is_no_obstacle(store: Embe
     mine, watcher = await registration(store)
     await mine.register(ME)
     assert B1 in watcher.image.brokers
+
+
+async def test_it_gives_way_as_long_as_there_is_a_reason(store: EmbeddedStore) -> None:
+    one, watcher = await registration(store)
+    with pytest.raises(NotFound):
+        await one.give_way(B1, "its disk takes nothing")
+    await one.register(ME)
+    assert watcher.image.brokers[B1].gives_way, "as it was told before"
+    await one.give_way(B1, "it stops")
+    await one.lead_again(B1, "its disk takes nothing")
+    assert watcher.image.brokers[B1].gives_way
+    await one.lead_again(B1, "it stops")
+    assert not watcher.image.brokers[B1].gives_way
+    assert watcher.image.brokers[B1] == replace(ME, epoch=watcher.image.brokers[B1].epoch)
