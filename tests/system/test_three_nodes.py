@@ -22,7 +22,7 @@ from tests.support.waiting import until
 ORDERS = TopicName.from_kafka("orders")
 B1, B2, B3 = (BrokerId(id) for id in (1, 2, 3))
 FIRST = Address("a", 9092)
-ELECT_LEADERS, ALTER, LIST, UNREGISTER, QUORUM = 43, 45, 46, 64, 55
+ELECT_LEADERS, ALTER, LIST, UNREGISTER, QUORUM, LOG_DIRS = 43, 45, 46, 64, 55, 35
 
 
 def cluster(nodes: TwoNodes, id: int) -> Cluster:
@@ -87,6 +87,21 @@ async def test_who_asks_for_a_leader_that_may_be_dead_is_told_of_the_next(
                 task.cancel()
             for client in clients:
                 client.close()
+
+
+async def test_a_broker_tells_of_the_replicas_that_it_has(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path, THREE) as nodes:
+        await make(nodes, (1, 2), (2, 3))
+        client = nodes.client("x")
+        try:
+            told = [
+                (await client.ask(Address(host, 9092), Request(LOG_DIRS, {"topics": None}), 20.0)).results[0]
+                for host in THREE
+            ]
+        finally:
+            client.close()
+        found = [[part.partition_index for part in folder.topics[0].partitions] for folder in told]
+        assert found == [[0], [0, 1], [1]]
 
 
 async def test_the_controller_is_replaced_in_the_same_way(tmp_path: Path) -> None:

@@ -321,6 +321,11 @@ class PartitionHost:
 
     # --- opening and closing
 
+    def has_replica(self, topic: ServedTopic, index: int) -> bool:
+        """Whether this broker is to have a copy of a partition, opened or not."""
+        states = topic.image.partitions
+        return 0 <= index < len(states) and self._broker in states[index].replicas
+
     def replica_of(self, topic: ServedTopic, index: int) -> Replica:
         """This broker's copy of a partition, opened now if it has to be."""
         return topic.replicas[index] or self._open(topic, index)
