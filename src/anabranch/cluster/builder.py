@@ -26,6 +26,7 @@ from anabranch.cluster.topics import is_internal
 from anabranch.meta import paths
 from anabranch.meta.documents import (
     BrokerDocument,
+    BrokersSeenDocument,
     ConfigDocument,
     ControllerDocument,
     NonPersistentDocument,
@@ -94,6 +95,9 @@ class ImageBuilder:
                 self._broker(BrokerId(int(id)), path, data, czxid)
             case ["controller"]:
                 self._controller(path, data)
+            case ["controller-brokers"]:
+                seen = () if data is None else decode(data, BrokersSeenDocument, path).epochs
+                self._replace("seen_brokers", frozenset(seen))
             case ["config", "brokers", id]:
                 self._broker_config(id, path, data)
             case ["config", "client-metrics", name]:

@@ -16,10 +16,10 @@ hosts: no two replicas of a partition are on one host while another host has a b
     hosts x: 1 2, y: 3 4      order 1 3 2 4     p0 1 3    p1 3 2    p2 2 4    p3 4 1
 
 The first replica is the preferred leader.  A broker that stops gets replicas only where they would be too
-few.
+few; one that is away only where they still would be, and prefers no lead.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -29,20 +29,31 @@ from anabranch.meta.image import BrokerImage
 
 Replicas = tuple[BrokerId, ...]
 K = TypeVar("K", bound=Hashable)
+Turned = TypeVar("Turned", list[BrokerImage], tuple[BrokerId, ...])
 
 
 def place(
-    brokers: Iterable[BrokerImage], partitions: range, replication_factor: int, start: int
+    brokers: Iterable[BrokerImage],
+    partitions: range,
+    replication_factor: int,
+    start: int,
+    away: Collection[BrokerId] = (),
 ) -> list[Replicas]:
     """Replicas for each of `partitions`.  InvalidReplicationFactor if there are too few brokers."""
     order = _in_turn(_staying(brokers, replication_factor))
     count = len(order)
-    if not 0 < replication_factor <= count:
+    if not 0 < replication_factor <= count + len(away) or not order:
         raise InvalidReplicationFactor(
-            f"replication factor {replication_factor} is not possible with {count} registered broker(s)"
+            f"replication factor {replication_factor} is not possible with {count + len(away)} registered "
+            f"broker(s), {count} of them there"
         )
+    there = min(count, replication_factor)
+    others = tuple(sorted(away))
     # A partition's replicas depend on nothing but where they start, so there are only `count` answers.
-    by_start = [_replicas(order[at:] + order[:at], replication_factor) for at in range(count)]
+    by_start = [
+        _replicas(_turned(order, at), there) + _turned(others, at)[: replication_factor - there]
+        for at in range(count)
+    ]
     return [by_start[(start + index) % count] for index in partitions]
 
 
@@ -61,13 +72,17 @@ def start_of(brokers: Iterable[BrokerImage], first: Replicas) -> int:
 
 
 def check_assignment(
-    assignment: Sequence[Sequence[int]], registered: Iterable[BrokerId], replication_factor: int | None
+    assignment: Sequence[Sequence[int]],
+    brokers: Collection[BrokerId],
+    away: Collection[BrokerId],
+    replication_factor: int | None,
 ) -> list[Replicas]:
     """Replicas that somebody chose, partition by partition.  InvalidReplicaAssignment if they cannot be.
 
-    All partitions have as many replicas as the first, or `replication_factor` if that is known.
+    All partitions have as many replicas as the first, or `replication_factor` if that is known, and one at
+    least that is not away.
     """
-    there = set(registered)
+    there, registered = set(brokers), {*brokers, *away}
     checked: list[Replicas] = []
     for chosen in assignment:
         replicas = tuple(BrokerId(id) for id in chosen)
@@ -75,11 +90,13 @@ def check_assignment(
             raise InvalidReplicaAssignment("the assignment has a partition without replicas")
         if len(set(replicas)) < len(replicas):
             raise InvalidReplicaAssignment(f"the assignment {list(replicas)} names a broker more than once")
-        unknown = sorted(set(replicas) - there)
+        unknown = sorted(set(replicas) - registered)
         if unknown:
             raise InvalidReplicaAssignment(
                 f"the assignment names broker {unknown[0]}, which is not registered"
             )
+        if there.isdisjoint(replicas):
+            raise InvalidReplicaAssignment(f"of the brokers {list(replicas)} of the assignment none is there")
         replication_factor = replication_factor or len(replicas)
         if len(replicas) != replication_factor:
             raise InvalidReplicaAssignment(
@@ -88,6 +105,14 @@ def check_assignment(
             )
         checked.append(replicas)
     return checked
+
+
+def _turned(ordered: Turned, at: int) -> Turned:
+    """With the one at `at` first, and those before it last."""
+    if not ordered:
+        return ordered
+    at %= len(ordered)
+    return ordered[at:] + ordered[:at]
 
 
 def _in_turn(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:

@@ -113,7 +113,7 @@ def place_new_topic(
         raise InvalidPartitions(f"{count} partitions: the number must be positive, or -1 for the default")
     if is_internal(new.name):
         factor = min(factor, max(1, len(image.brokers)))  # `internal_replication` adds the others
-    return place(image.brokers.values(), range(count), factor, start)
+    return place(image.brokers.values(), range(count), factor, start, image.away)
 
 
 def place_more_partitions(
@@ -130,12 +130,13 @@ def place_more_partitions(
     _check_number(total - present)
     if assignments is None:
         start = start_of(image.brokers.values(), topic.partitions[0].replicas)
-        return place(image.brokers.values(), range(present, total), topic.replication_factor, start)
+        more = range(present, total)
+        return place(image.brokers.values(), more, topic.replication_factor, start, image.away)
     if len(assignments) != total - present:
         raise InvalidReplicaAssignment(
             f"{total - present} partition(s) are to be added, but {len(assignments)} assignment(s) were given"
         )
-    return check_assignment(assignments, image.brokers, topic.replication_factor)
+    return check_assignment(assignments, image.brokers, image.away, topic.replication_factor)
 
 
 def _as_assigned(image: ClusterImage, new: NewTopic) -> list[Replicas]:
@@ -147,7 +148,8 @@ def _as_assigned(image: ClusterImage, new: NewTopic) -> list[Replicas]:
     by_index = dict(new.assignments)
     if len(by_index) < len(new.assignments):
         raise InvalidReplicaAssignment("the assignment names a partition more than once")
-    replicas = check_assignment([by_index[index] for index in sorted(by_index)], image.brokers, None)
+    chosen = [by_index[index] for index in sorted(by_index)]
+    replicas = check_assignment(chosen, image.brokers, image.away, None)
     if by_index.keys() != set(range(len(by_index))):
         raise InvalidReplicaAssignment("the assignment must name partitions 0, 1, 2 ... without a gap")
     return replicas

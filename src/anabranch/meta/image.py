@@ -106,6 +106,8 @@ class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     controller_id: BrokerId = NO_BROKER
     controller_epoch: int = -1
     brokers: Mapping[BrokerId, BrokerImage] = {}
+    seen_brokers: frozenset[BrokerId] = frozenset()
+    """All that controllers have seen, there or not, and that were not unregistered since."""
     topics: Mapping[TopicName, TopicImage] = {}
     topics_by_kafka_name: Mapping[str, TopicImage] = {}
     topics_by_id: Mapping[TopicId, TopicImage] = {}
@@ -119,6 +121,11 @@ class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     tenants: Mapping[str, TenantDocument] = {}
     namespaces: Mapping[Namespace, NamespacePolicies] = {}
     non_persistent: Mapping[TopicName, NonPersistentImage] = {}
+
+    @property
+    def away(self) -> frozenset[BrokerId]:
+        """The brokers of this cluster that are not there."""
+        return self.seen_brokers - self.brokers.keys()
 
     def topic(self, name: TopicName) -> AnyTopic | None:
         """The topic of that name, stored or not."""

@@ -3,7 +3,7 @@
     /cluster                              ClusterDocument
     /controller                           ControllerDocument, ephemeral: whoever makes it first
     /controller-epoch                     the same, of who was the last; its version is the controller's epoch
-    /controller-brokers                   BrokersSeenDocument, for the next controller
+    /controller-brokers                   BrokersSeenDocument: those there are, and were
     /brokers/<id>                         BrokerDocument, ephemeral
     /tenants/<tenant>                     TenantDocument
     /namespaces/<tenant>/<namespace>      NamespacePolicies

@@ -13,6 +13,7 @@ from anabranch.cluster.builder import ImageBuilder
 from anabranch.meta import paths
 from anabranch.meta.documents import (
     BrokerDocument,
+    BrokersSeenDocument,
     ConfigDocument,
     ControllerDocument,
     PartitionState,
@@ -181,6 +182,14 @@ def test_brokers_and_the_controller_come_and_go() -> None:
     image = applied(image, ("/brokers/1", None), ("/controller", None))
     assert image.brokers == {}
     assert image.controller_id == NO_BROKER
+
+
+def test_brokers_that_were_seen_and_are_not_there_are_away() -> None:
+    seen = (paths.CONTROLLER_BROKERS, BrokersSeenDocument({B1: 7, B2: 8}))
+    image = applied(EMPTY, ("/brokers/1", BrokerDocument("h", 9)), seen)
+    assert image.away == {B2}
+    assert applied(image, ("/brokers/1", None)).away == {B1, B2}
+    assert applied(image, (paths.CONTROLLER_BROKERS, BrokersSeenDocument({B1: 7}))).away == set()
 
 
 def test_configs() -> None:

@@ -161,6 +161,21 @@ async def test_what_is_not_there_has_no_leader(brokers: Brokers) -> None:
     await store.close()
 
 
+async def test_topics_are_made_and_grow_while_a_broker_is_away(brokers: Brokers) -> None:
+    """It gets replicas, is not in sync, and leads nothing."""
+    stores, clusters = zip(*[await brokers.join(id) for id in (1, 2, 3)], strict=True)
+    one, other = clusters[:2]
+    await until(lambda: other.image.seen_brokers == {B1, B2, B3})
+    await stores[2].close()
+    await until(lambda: other.image.away == {B3})
+    await other.create_topic(NewTopic(ORDERS, 2, 3))
+    await other.add_partitions(ORDERS, 3)
+    await until(lambda: [sorted(partition_of(one, index).isr) for index in range(3)] == [[1, 2]] * 3)
+    assert [partition_of(one, index).replicas[2] for index in range(3)] == [3, 3, 3]
+    for store in stores[:2]:
+        await store.close()
+
+
 async def test_a_controller_that_was_deposed_is_refused(brokers: Brokers) -> None:
     store, one = await brokers.join(1)
     other_store, other = await brokers.join(2)

@@ -48,6 +48,16 @@ def test_impossible_factors(factor: int) -> None:
         place([], range(1), factor, 0)
 
 
+def test_brokers_that_are_away_have_replicas_where_the_others_are_too_few() -> None:
+    two, away = brokers({1: None, 3: None}), [BrokerId(4), BrokerId(2)]
+    assert place(two, range(2), 2, 0, away) == [(1, 3), (3, 1)]
+    assert place(two, range(3), 3, 0, away) == [(1, 3, 2), (3, 1, 4), (1, 3, 2)]
+    assert place(two, range(1), 4, 1, away) == [(3, 1, 4, 2)]
+    for there, factor in ((two, 5), ([], 1)):
+        with pytest.raises(InvalidReplicationFactor):
+            place(there, range(1), factor, 0, away)
+
+
 def test_the_example_of_uneven_racks() -> None:
     assert place(brokers({1: "a", 2: "a", 3: "b"}), range(3), 2, 0) == [(1, 3), (3, 2), (2, 3)]
 
@@ -79,18 +89,28 @@ def test_one_broker_without_a_rack_and_racks_do_not_count() -> None:
 
 
 def test_a_manual_assignment() -> None:
-    there = [BrokerId(1), BrokerId(2)]
-    assert check_assignment([[1, 2], [2, 1]], there, None) == [(1, 2), (2, 1)]
-    assert check_assignment([], there, None) == []
+    there, away = [BrokerId(1), BrokerId(2)], [BrokerId(3)]
+    assert check_assignment([[1, 2], [2, 1]], there, (), None) == [(1, 2), (2, 1)]
+    assert check_assignment([[3, 1]], there, away, None) == [(3, 1)]
+    assert check_assignment([], there, (), None) == []
 
 
 @pytest.mark.parametrize(
     ("assignment", "factor"),
-    [([[]], None), ([[1, 1]], None), ([[9]], None), ([[-1]], None), ([[1], [1, 2]], None), ([[1]], 2)],
+    [
+        ([[]], None),
+        ([[1, 1]], None),
+        ([[9]], None),
+        ([[-1]], None),
+        ([[1], [1, 2]], None),
+        ([[1]], 2),
+        ([[1, 2], [3]], None),
+        ([[3, 4]], None),
+    ],
 )
 def test_impossible_manual_assignments(assignment: list[list[int]], factor: int | None) -> None:
     with pytest.raises(InvalidReplicaAssignment):
-        check_assignment(assignment, [BrokerId(1), BrokerId(2)], factor)
+        check_assignment(assignment, [BrokerId(1), BrokerId(2)], [BrokerId(3), BrokerId(4)], factor)
 
 
 def on_hosts(hosts: dict[int, str | None], rack: str | None = None) -> list[BrokerImage]:
