@@ -81,7 +81,8 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Spark's Kafka conne
 	$(BIN)/python bench/anchors/pulsar_flows.py java --transactions
 	$(BIN)/python bench/anchors/pulsar_flows.py java --compaction
 
-compat-go: $(STAMP) java ## Pulsar's Go client on our broker and on Apache Pulsar (needs Go, Java, Maven)
+compat-go: $(STAMP) java ## Kafka's and Pulsar's Go clients, on our brokers and on Apache Pulsar (needs Go, Java, Maven)
+	$(BIN)/python bench/anchors/kafka_go.py
 	$(BIN)/python bench/anchors/pulsar_flows.py go
 	$(BIN)/python bench/anchors/pulsar_flows.py go --transactions
 
