@@ -73,8 +73,10 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Spark's Kafka conne
 	$(BIN)/python bench/anchors/java_share_groups.py
 	$(BIN)/python bench/anchors/java_transactions.py
 	$(BIN)/python bench/anchors/java_verifiable.py
+	$(BIN)/python bench/anchors/java_verifiable.py --brokers 3
 	$(BIN)/python bench/anchors/java_share_consumers.py
 	$(BIN)/python bench/anchors/word_count.py
+	$(BIN)/python bench/anchors/word_count.py --brokers 3
 	$(BIN)/python bench/anchors/spark_connector.py
 	$(BIN)/python bench/anchors/differential.py
 	$(BIN)/python bench/anchors/pulsar_flows.py java

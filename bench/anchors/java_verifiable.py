@@ -2,16 +2,20 @@
 events must come out.
 
     python bench/anchors/java_verifiable.py [--only consume] [--show]
+    python bench/anchors/java_verifiable.py --brokers 3     on three of ours, one of them killed
 
 They print a JSON line an event.  Of the producer every acknowledgement is compared (which value went to which
 partition and offset); of the consumer what does not depend on how records come in pieces: the records of
-each partition, from where to where, the last offset committed, the partitions assigned and revoked.
+each partition, from where to where, the last offset committed, the partitions assigned and revoked.  With
+three brokers it is verifiable_cluster.py.
 """
 
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
+import verifiable_cluster
 from java_groups import table
 from side_by_side import AT, Act, Command, Lines, Stage, Step, main
 
@@ -150,4 +154,7 @@ STEPS: tuple[Step, ...] = (
 
 
 if __name__ == "__main__":
-    main(__doc__, STEPS, SETTINGS)
+    if sys.argv[1:] == ["--brokers", "3"]:
+        verifiable_cluster.run()
+    else:
+        main(__doc__, STEPS, SETTINGS)

@@ -1,9 +1,10 @@
 """A Kafka Streams word count with exactly_once_v2 on our broker: every word counted once, whoever is killed.
 
-    python bench/anchors/word_count.py [--lines 6000]
+    python bench/anchors/word_count.py [--lines 6000] [--brokers 3]
 
 Lines of seeded words come in at a steady rate.  A third of the way the application is killed with -9 and
-started again; at two thirds the broker is.  Each occurrence of a word gives a record with the count so far,
+started again; at two thirds the broker is, or, of three, the one that coordinates the application's group,
+while the others go on.  Each occurrence of a word gives a record with the count so far,
 so a reader of committed records must see, for every word, 1, 2, 3 ... up to how often it was sent: a gap is a
 lost record, a repetition is one that was counted or shown twice.
 
@@ -20,10 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import confluent_kafka as ck
+from clusters import OurCluster, wait_for
 from confluent_kafka.admin import AdminClient, NewTopic
+from failover import GROUP, coordinated, is_at_rest
 from servers import ANCHORS, JARS, KAFKA_VERSION, Ours
 
 HERE = Path(__file__).resolve().parent / "streams"
@@ -34,12 +40,12 @@ PARTITIONS = 3
 LINES_A_SECOND = 400.0
 SETTLING_TIMEOUT_S = 90.0
 REFUSAL_TIMEOUT_S = 45.0
+VICTIM = 2
+"""The broker that is killed, of three."""
 SETTINGS = {
-    "application.id": "words",
     "processing.guarantee": "exactly_once_v2",
     "statestore.cache.max.bytes": "0",  # or only the last count of a commit interval is shown
     "num.stream.threads": "2",
-    "replication.factor": "1",
     "consumer.session.timeout.ms": "6000",
     "consumer.heartbeat.interval.ms": "1000",
     "consumer.auto.offset.reset": "earliest",
@@ -109,6 +115,7 @@ class Lines:
 
     def __init__(self, bootstrap: str) -> None:
         self._chance = random.Random(11)
+        self.sent = 0
         self.counts: collections.Counter[str] = collections.Counter()
         self._producer = ck.Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
@@ -119,6 +126,7 @@ class Lines:
         for number in range(count):
             words = self._chance.choices(WORDS, k=self._chance.randrange(1, 6))
             self.counts.update(words)
+            self.sent += 1
             self._producer.produce(
                 "lines", " ".join(words), key=str(number), on_delivery=lambda error, _: self._delivered(error)
             )
@@ -184,12 +192,39 @@ def check(sent: collections.Counter[str], seen: dict[str, list[int]]) -> None:
         raise WrongCount(f"words that nobody sent: {set(seen) - set(sent)}")
 
 
-def count_words(folder: Path, lines: int) -> None:
-    with Ours(folder) as broker:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        for future in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in ("lines", "counts")]).values():
-            future.result(timeout=20)
-        application = Application(broker.bootstrap, folder)
+class Served(NamedTuple):
+    """Where one broker serves or three do, and what becomes of one of them."""
+
+    bootstrap: str
+    application_id: str
+    kill: Callable[[], object]
+    start: Callable[[], object]
+
+
+@contextmanager
+def served(folder: Path, brokers: int) -> Iterator[Served]:
+    if brokers == 1:
+        with Ours(folder) as broker:
+            make_topics(broker.bootstrap)
+            yield Served(broker.bootstrap, "words", broker.kill, broker.start)
+        return
+    with OurCluster(folder) as cluster:
+        wait_for(cluster.bootstrap, is_at_rest)
+        make_topics(cluster.bootstrap)
+        name = coordinated(cluster, GROUP, VICTIM)
+        yield Served(cluster.bootstrap, name, lambda: cluster.kill(VICTIM), lambda: cluster.restart(VICTIM))
+
+
+def make_topics(bootstrap: str) -> None:
+    """With as many replicas as is usual there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for future in admin.create_topics([NewTopic(t, PARTITIONS) for t in ("lines", "counts")]).values():
+        future.result(timeout=20)
+
+
+def count_words(folder: Path, lines: int, brokers: int) -> None:
+    with served(folder, brokers) as broker:
+        application = Application(broker.bootstrap, folder, application_id=broker.application_id)
         source, counts = Lines(broker.bootstrap), Counts(broker.bootstrap)
         application.start()
         try:
@@ -203,9 +238,11 @@ def count_words(folder: Path, lines: int) -> None:
             counts.read_until(sum(source.counts.values()) - 100, application)
             source.send(lines // 6)
             broker.kill()
+            if brokers > 1:
+                source.send(lines // 6)
             print("  the broker is killed and started again", flush=True)
             broker.start()
-            source.send(lines - lines // 3 - 3 * (lines // 6))
+            source.send(lines - source.sent)
             source.flush()
             counts.read_until(sum(source.counts.values()), application)
             counts.read_rest()
@@ -219,10 +256,8 @@ def count_words(folder: Path, lines: int) -> None:
 
 def refuse_streams_protocol(folder: Path) -> None:
     with Ours(folder) as broker:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        for future in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in ("lines", "counts")]).values():
-            future.result(timeout=20)
-        application = Application(broker.bootstrap, folder, group_protocol="streams")
+        make_topics(broker.bootstrap)
+        application = Application(broker.bootstrap, folder, application_id="words", group_protocol="streams")
         application.start()
         code = application.wait(REFUSAL_TIMEOUT_S)
         application.kill()
@@ -235,6 +270,7 @@ def main() -> None:
     shown = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
     parser.add_argument("--lines", type=int, default=6000)
+    parser.add_argument("--brokers", type=int, default=1, choices=(1, 3))
     args = parser.parse_args()
     fetch_jars()
     with tempfile.TemporaryDirectory() as temporary:
@@ -242,8 +278,9 @@ def main() -> None:
         for folder in folders:
             folder.mkdir()
         try:
-            count_words(folders[0], args.lines)
-            refuse_streams_protocol(folders[1])
+            count_words(folders[0], args.lines, args.brokers)
+            if args.brokers == 1:
+                refuse_streams_protocol(folders[1])
         except WrongCount as error:
             sys.exit(str(error))
 
