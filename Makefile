@@ -66,9 +66,10 @@ bench: $(STAMP) ## measure this tree alone, a few minutes (see bench/README.md)
 anchors: $(STAMP) java ## measure side by side with Apache Kafka, about an hour (needs Java, Maven)
 	$(BIN)/python bench/anchors/run.py
 
-compat-java: $(STAMP) java ## Kafka's own tools and Streams, Spark's Kafka connector, Pulsar's Java clients, on our broker, 30 minutes (needs Java, Maven)
+compat-java: $(STAMP) java ## Kafka's own tools and Streams, Spark's Kafka connector, Pulsar's Java clients, on our brokers, 40 minutes (needs Java, Maven)
 	$(BIN)/python bench/anchors/dump_log_segments.py
 	$(BIN)/python bench/anchors/java_tools.py
+	$(BIN)/python bench/anchors/java_cluster.py
 	$(BIN)/python bench/anchors/java_groups.py
 	$(BIN)/python bench/anchors/java_share_groups.py
 	$(BIN)/python bench/anchors/java_transactions.py
