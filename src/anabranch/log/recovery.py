@@ -101,7 +101,6 @@ def open_log(
             segments.append(Segment.create(disk, folder, start, config))
             undo.callback(segments[-1].close)
         end = segments[-1].end_offset
-        epochs.truncate_end(end)
         if are_lost:
             epochs.truncate_start(start) if start < end else epochs.clear()
         state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
@@ -196,6 +195,10 @@ def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps:
         if following is not None:
             segment.seal()
             segment.end_offset = following
+    if any(segment.size for segment in kept):
+        epochs.truncate_end(kept[-1].end_offset)
+    else:
+        epochs.clear()
     return kept
 
 

@@ -73,10 +73,6 @@ def _cut(
     for segment in reversed(gone):
         opened.mark_deleted(segment)
     _remove_snapshots(disk, opened, end if kept else -1)
-    if kept:
-        opened.epochs.truncate_end(end)
-    else:
-        opened.epochs.clear()
     begun = Segment.create(disk, opened.folder, end, opened.config)
     try:
         disk.sync_dir(opened.folder)
@@ -85,6 +81,11 @@ def _cut(
     except BaseException:
         begun.remove()  # or the log would be taken to end there already
         raise
+    # Last of what is written: by its epochs a leader tells where to cut, also if this is tried again.
+    if kept:
+        opened.epochs.truncate_end(end)
+    else:
+        opened.epochs.clear()
     opened.cut([*kept, begun], end)
     _restore_producers(disk, opened)
     log.info("%s: cut, it ended at %d and ends at %d now", opened.name, was, opened.log_end)

@@ -119,6 +119,22 @@ def test_a_disk_that_refuses_leaves_a_log_that_can_be_cut_again(tmp_path: Path) 
     assert log.aborted_between(0, 9) == []
 
 
+def test_a_disk_that_refuses_takes_no_epochs(tmp_path: Path) -> None:
+    """A follower is told where to cut by the epochs that it has, the second time as the first."""
+    disk = FailingDisk()
+    log = open_log_in(tmp_path, disk=disk)
+    for epoch in (5, 5, 6, 6):
+        put(log, records(str(epoch)), epoch)
+    known = [log.epochs.end_of(epoch, log.log_end) for epoch in (5, 6)]
+    disk.room_bytes = 0
+    with pytest.raises(DiskFull):
+        truncate_to(disk, log, 2)
+    assert [log.epochs.end_of(epoch, log.log_end) for epoch in (5, 6)] == known
+    disk.room_bytes = 1 << 30
+    truncate_to(disk, log, 2)
+    assert (log.log_end, log.epochs.end_of(5, 2), log.epochs.latest) == (2, (5, 2), 5)
+
+
 def test_a_range_that_was_read_before_never_gives_what_came_after(tmp_path: Path) -> None:
     log = open_log_in(tmp_path)
     fill(log, "abcdef")
