@@ -100,8 +100,10 @@ class Following:
 
     def _cut(self, offset: int) -> list[Segment] | None:
         opened = self.replica.log
+        offset = max(offset, opened.log_start)
         if offset >= opened.log_end:
+            opened.epochs.truncate_end(offset)  # an empty log may know of one that began at its end
             return None
-        dropped = truncate_to(self._disk, opened, max(offset, opened.log_start))
+        dropped = truncate_to(self._disk, opened, offset)
         self.replica.truncated()
         return dropped

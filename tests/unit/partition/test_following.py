@@ -152,3 +152,15 @@ def test_a_leader_that_ends_before_the_follower_begins(tmp_path: Path) -> None:
     assert following.begin_within(0, 1) is not None
     log = following.replica.log
     assert (log.log_start, log.log_end, following.replica.high_watermark) == (1, 1, 1)
+
+
+def test_what_an_empty_log_had_before_is_no_reason_to_part_for_ever(tmp_path: Path) -> None:
+    """All of it was deleted; its last epoch is none that a leader without those records knows."""
+    following = a_following(a_log(tmp_path, 1, 5, 5), epoch=7, high_watermark=3)
+    log = following.replica.log
+    log.advance_start(3)
+    assert (log.log_start, log.log_end, log.epochs.latest) == (3, 3, 5)
+    following.answered(answer(diverging=(4, 2)))
+    assert following.asked(1)["last_fetched_epoch"] == -1
+    assert following.begin_within(0, 2) is not None
+    assert following.asked(1)["fetch_offset"] == 2
