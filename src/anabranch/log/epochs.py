@@ -7,11 +7,13 @@
                           end_of(0) = (0, 0): whatever it wrote, it ended where 1 began
 
 Kept in Kafka's `leader-epoch-checkpoint`.  The file is written without waiting for the disk: every
-batch carries its epoch, so recovery fills in what a crash took.
+batch carries its epoch, so recovery fills in what a crash took.  It does not read what is below the recovery
+point, so before that moves on the file is synced, too (`flusher`).
 """
 
 import logging
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from pathlib import Path
 
 from anabranch.base.disk import Disk
@@ -25,7 +27,7 @@ UNKNOWN = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_epochs", "_path", "_starts", "_unsaved", "latest")
+    __slots__ = ("_disk", "_durable", "_epochs", "_path", "_starts", "_unsaved", "latest", "written")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
@@ -34,6 +36,9 @@ class LeaderEpochs:
         self._epochs = [epoch for epoch, _ in pairs]
         self._starts = [start for _, start in pairs]
         self._unsaved = False
+        self.written = 1 if pairs else 0
+        """How often the file was, by an earlier process too if it has left one."""
+        self._durable = 0  # so often it is on the disk
         self.latest = self._epochs[-1] if self._epochs else -1  # looked at by every append
 
     @property
@@ -90,6 +95,25 @@ class LeaderEpochs:
                 self._disk, self._path, list(zip(self._epochs, self._starts, strict=True)), sync=False
             )
             self._unsaved = False
+            self.written += 1
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the file is on the disk as it is now, and so is its name."""
+        return self.written == self._durable and not self._unsaved
+
+    def syncer(self) -> Callable[[], None]:
+        """A call for a thread that makes the content of the file durable.  Raises as `settle`."""
+        self.settle()
+        file = self._disk.open(self._path)
+        try:
+            return file.syncer()
+        finally:
+            file.close()
+
+    def synced(self, written: int) -> None:
+        """It is on the disk, with its name, as it was when it had been `written` so often."""
+        self._durable = max(self._durable, written)
 
     def _save(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else -1

@@ -10,7 +10,8 @@ turn at a time, each with a few segments: ten thousand logs may be flushed at on
 
 A sealed segment is synced with its indexes, the active one without them: after
 a crash the last segment is read whole anyway.  A segment that is synced for the first time has its
-name made durable too.
+name made durable too.  Leader epochs that are new are synced first, since nobody reads again where those
+began that lie below the recovery point.
 
 A failed fsync is final for a log.  The kernel may drop what it could not write and call the next fsync
 a success, so nothing is believed any more: every later `flush` fails like the first, the recovery
@@ -147,8 +148,10 @@ class Flusher:
         if len(segments) > _SEGMENTS_A_ROUND:
             del segments[_SEGMENTS_A_ROUND:]
             end = segments[-1].end_offset
+        are_named = self._named.get(opened) == newest and opened.epochs.is_durable
         syncs, refusal = _syncs(opened, segments)
-        if refusal is None and self._named.get(opened) != newest:
+        epochs = opened.epochs.written
+        if refusal is None and not are_named:
             syncs += [
                 partial(self._disk.sync_dir, folder) for folder in (opened.folder, opened.folder.parent)
             ]
@@ -163,6 +166,7 @@ class Flusher:
             raise _not_now(opened, refusal) from refusal
         self.times.observe(self._monotonic() - begun_s)
         self._named[opened] = newest
+        opened.epochs.synced(epochs)
         if opened.cuts == cuts:
             opened.recovery_point = max(opened.recovery_point, min(end, opened.log_end))
 
@@ -184,6 +188,8 @@ def _syncs(opened: LocalLog, segments: list[Segment]) -> tuple[list[Sync], Excep
     """
     syncs: list[Sync] = []
     try:
+        if not opened.epochs.is_durable:
+            syncs.append(opened.epochs.syncer())
         for segment in segments:
             for sync in segment.syncers(indexes=segment is not opened.active):
                 syncs.append(sync)  # one by one: if the next fails these are there
