@@ -325,6 +325,8 @@ class ReplicaFetcher:
             opened = following.replica.log
             if dropped is not None or part.records or following.replica.high_watermark != before:
                 self._around.host.touched.add(following.replica)
+            if part.records and place in self._followed:  # next time the others are first
+                self._followed[place] = self._followed.pop(place)
             if dropped is not None:
                 log.info("%s: cut at offset %d, as its leader has it", following.replica, opened.log_end)
                 await self._around.truncated(following, dropped)

@@ -42,16 +42,18 @@ class FollowerSession:
         for place in [place for place in self._known if place not in wanted]:
             del self._known[place]
             forgotten.setdefault(place[0], []).append(place[1])
-        topics: dict[UUID, list[dict[str, Any]]] = {}
+        topics: list[tuple[UUID, list[dict[str, Any]]]] = []  # as wanted, or the first topic is always first
         for place, following in wanted.items():
             point = following.point
             if self._known.get(place) != point:
                 self._known[place] = point
-                topics.setdefault(place[0], []).append(following.asked(self._max_bytes))
+                if not topics or topics[-1][0] != place[0]:
+                    topics.append((place[0], []))
+                topics[-1][1].append(following.asked(self._max_bytes))
         return {
             "session_id": self._id,
             "session_epoch": self._epoch,
-            "topics": [{"topic_id": id, "partitions": parts} for id, parts in topics.items()],
+            "topics": [{"topic_id": id, "partitions": parts} for id, parts in topics],
             "forgotten_topics_data": [
                 {"topic_id": id, "partitions": indexes} for id, indexes in forgotten.items()
             ],

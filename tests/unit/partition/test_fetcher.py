@@ -249,6 +249,13 @@ async def test_what_fails_is_put_off_and_holds_up_nothing(fetching: Fetching, wr
     assert (fetching.replica(0).log.log_end, fetching.replica(1).log.log_end) == (0, 2)
 
 
+async def test_who_was_given_records_is_behind_the_others_the_next_time(fetching: Fetching) -> None:
+    """A leader that has no room for a session begins with the first one, as long as it has something."""
+    fetching.answers += [{0: {"records": batch(0, "a")}}, {1: {"records": batch(0, "b")}}]
+    await fetching.fetches(3)
+    assert [list(asked) for asked in fetching.asked] == [[0, 1], [1, 0], [0, 1]]
+
+
 async def test_a_leader_that_is_away_is_asked_again(fetching: Fetching) -> None:
     fetching.brokers.away.add(Address("b2", 9092))
     await fetching.fetches(0)
