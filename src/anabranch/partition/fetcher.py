@@ -233,7 +233,8 @@ class ReplicaFetcher:
 
     def _failed(self, place: Place, name: str, error: Exception) -> None:
         pause_s = self._around.config.fetch_backoff_ms / 1000
-        self._later[place] = self._around.clock.monotonic() + pause_s
+        if place in self._followed:  # else what is never due would end each rest at once
+            self._later[place] = self._around.clock.monotonic() + pause_s
         _trouble.warning(
             "%s: following broker %d failed, again in %.1f s: %s", name, self._leader, pause_s, error
         )

@@ -256,6 +256,21 @@ async def test_who_was_given_records_is_behind_the_others_the_next_time(fetching
     assert [list(asked) for asked in fetching.asked] == [[0, 1], [1, 0], [0, 1]]
 
 
+async def test_what_fails_once_it_is_led_elsewhere_is_not_put_off(fetching: Fetching) -> None:
+    def moved(address: Address, request: Any) -> dict[str, Any]:
+        fetching.host.change_topic(followed(epoch=6, leader=-1))
+        return fetching._at_once({"topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]})
+
+    fill(fetching.replica().log, "abc")
+    fetching.brokers.answers[LIST_OFFSETS] = moved
+    fetching.answers += [{0: {"error_code": int(ErrorCode.offset_out_of_range)}}]
+    await fetching.fetches(1)
+    (fetcher,) = [each for _, _, each in fetching.followers.fetchers()]
+    await until(lambda: not fetcher._followed)
+    await asyncio.sleep(0.05)
+    assert fetcher._later == {}
+
+
 async def test_a_leader_that_is_away_is_asked_again(fetching: Fetching) -> None:
     fetching.brokers.away.add(Address("b2", 9092))
     await fetching.fetches(0)
