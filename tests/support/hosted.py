@@ -22,10 +22,11 @@ from anabranch.log.checkpoints import read_offsets
 from anabranch.log.cleaner import Worker, run_worker
 from anabranch.log.config import LogConfig
 from anabranch.log.config_broker import CleanerConfig, ProducerStateConfig, UpkeepConfig
+from anabranch.meta.image import PartitionImage
 from anabranch.partition.partition import Partition
 from anabranch.partition.upkeep import Upkeep
 from tests.support.hosts import a_host
-from tests.support.images import topic_image
+from tests.support.images import led_by, topic_image
 from tests.support.logs import SetClock, records, release
 
 
@@ -56,12 +57,17 @@ class Hosted:
         self.config = Config()
         self.worker = worker
         self._topics: dict[str, tuple[uuid.UUID, int, LogConfig]] = {}
+        self.moved: dict[str, PartitionImage] = {}
+        """By topic, a partition that is not as it was made when the host starts again."""
         self._begin()
 
     def _begin(self) -> None:
         self.host = a_host(self.data, self.clock, self.disk)
         for name, (topic_id, count, config) in self._topics.items():
-            self.host.add_topic(topic_image(name, topic_id, count), config)
+            image = topic_image(name, topic_id, count)
+            if (state := self.moved.get(name)) is not None:
+                image = led_by(image, state.index, state)
+            self.host.add_topic(image, config)
         self.upkeep = Upkeep(self.host, self.disk, self.clock, self.config, thread_pool, self.worker)
         self.host.recover()
 

@@ -191,15 +191,19 @@ class PartitionHost:
 
     def _drop(self, topic: ServedTopic, index: int, reason: AnabranchError) -> None:
         """Have a partition no more; its folder is moved away and given to `on_removed`."""
-        partition, replica = topic.partitions[index], topic.replicas[index]
+        partition = topic.partitions[index]
         if partition is not None:
             self._resign(topic, partition, reason)
+        self._close(topic, index)
+        self._move_away(partition_folder(self.data, topic.name, index))
+
+    def _close(self, topic: ServedTopic, index: int) -> None:
+        replica = topic.replicas[index]
         if replica is not None:
             topic.replicas[index] = None
             self.on_close(replica)
             replica.close()
         self._points.forget(topic.key(index))
-        self._move_away(partition_folder(self.data, topic.name, index))
 
     def _move_away(self, folder: Path) -> None:
         if not self._disk.exists(folder):
@@ -222,23 +226,30 @@ class PartitionHost:
             log.warning("the folder %s of a deleted topic stays: %s", folder, error)
 
     def move_stray(self, stored: Stored) -> None:
-        """Move a folder aside if it is of no partition that is served."""
+        """Move a folder aside if it is of no partition that this broker has."""
         topic = self._by_folder(stored)
-        if topic is not None and stored.partition < len(topic.partitions):
+        if topic is not None and self._has_replica(topic, stored.partition):
             is_open = topic.replicas[stored.partition] is not None
             if is_open or stored.owner in (None, id_text(topic.topic_id)):
                 return
+        elif topic is not None and stored.partition < len(topic.replicas):
+            self._close(topic, stored.partition)  # retention may have opened it
         try:
             aside = move_aside(self._disk, self.data, stored.folder, self._clock.now_ms())
         except OSError as error:
-            log.warning("%s belongs to no topic and cannot be moved aside: %s", stored.folder, error)
+            log.warning("%s is of no partition here and cannot be moved aside: %s", stored.folder, error)
         else:
             log.warning(
-                "%s belongs to no topic: it is now %s, and removed in %d days",
+                "%s is of no partition here: it is now %s, and removed in %d days",
                 stored.folder,
                 aside,
                 KEPT_DAYS,
             )
+
+    def _has_replica(self, topic: ServedTopic, index: int) -> bool:
+        """Whether this broker is to have the partition: it may have been moved while this broker was away."""
+        states = topic.image.partitions
+        return index < len(states) and self._broker in states[index].replicas
 
     def _by_folder(self, stored: Stored) -> ServedTopic | None:
         if stored.topic is not None:
@@ -389,7 +400,8 @@ class PartitionHost:
             log.warning("the last stop was not clean: recovering the logs in %s", self.data)
             for topic in self._by_name.values():
                 for index in range(len(topic.partitions)):
-                    if self._disk.exists(partition_folder(self.data, topic.name, index)):
+                    folder = partition_folder(self.data, topic.name, index)
+                    if self._has_replica(topic, index) and self._disk.exists(folder):
                         self.replica_of(topic, index)
         self._clean = True
         if self._marked:

@@ -29,7 +29,7 @@ from anabranch.partition.replica import Replica
 from anabranch.partition.served_topic import ServedTopic
 from tests.support.crashing_disk import FailingDisk
 from tests.support.hosted import Hosted
-from tests.support.images import topic_image
+from tests.support.images import partition_image, topic_image
 from tests.support.logs import contents, records
 from tests.support.waiting import until
 
@@ -559,6 +559,25 @@ async def test_folders_that_no_topic_has_are_moved_aside_and_kept_for_days(
         await hosted.upkeep._removal.round()
         assert bool(list(hosted.data.glob("strays/*"))) == is_there
     assert "lost-0" in caplog.text
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_what_was_moved_to_other_brokers_while_this_one_was_away_is_a_stray(
+    hosted: Hosted, clean: bool
+) -> None:
+    """If it came back years later as a replica it would bring back what was compacted away meanwhile."""
+    hosted.topic("orders", 3, retention_ms=HOUR_MS)
+    for index in range(3):
+        hosted.put("orders", "a", index=index)
+    elsewhere = partition_image(1, leader=2, replicas=(2, 3))
+    hosted.moved["orders"] = elsewhere
+    await hosted.restart(clean=clean)
+    hosted.clock.advance(HOUR_MS + 1)
+    await hosted.upkeep._aging.round()
+    await hosted.upkeep._move_strays()
+    assert sorted(path.name for path in hosted.data.glob("topics/*/*/*")) == ["orders-0", "orders-2"]
+    assert [path.name for path in hosted.data.glob("strays/*/*/*/*")] == ["orders-1"]
+    assert sorted(replica.index for replica in hosted.host.open_replicas()) == [0, 2]
 
 
 async def test_folders_of_names_that_are_not_kafkas(hosted: Hosted) -> None:
