@@ -37,7 +37,7 @@ from anabranch.cluster.seen_brokers import SeenBrokers
 from anabranch.cluster.state_writer import ChangeState, StateWriter
 from anabranch.meta import paths
 from anabranch.meta.documents import ControllerDocument, PartitionState, encode
-from anabranch.meta.image import NO_BROKER, ImageChange, PartitionImage
+from anabranch.meta.image import NO_BROKER, BrokerImage, ImageChange, PartitionImage
 from anabranch.meta.session import SessionState
 from anabranch.meta.store import MUST_NOT_EXIST, Create, MetadataStore, Put
 
@@ -222,7 +222,10 @@ class Controller:
         the leader knows it by.
         """
 
+        let_in: dict[BrokerId, BrokerImage] = {}
+
         def change(state: PartitionState) -> PartitionState:
+            let_in.clear()
             after = change_isr(state, isr, leader_epoch, partition_epoch)
             image = self._watcher.image
             steady = steady_of(image)
@@ -231,9 +234,13 @@ class Controller:
                     raise IneligibleReplica(f"broker {broker} is not there, or stops")
                 if broker_epochs.get(broker, -1) not in (-1, image.brokers[broker].epoch):
                     raise IneligibleReplica(f"broker {broker} has restarted since")
+                let_in[broker] = image.brokers[broker]
             return complete(after, image.brokers)
 
-        return await self._change(name, index, change, "its leader says so", topic_id)
+        try:
+            return await self._change(name, index, change, "its leader says so", topic_id)
+        finally:  # it may be written even if that is not known
+            self._elector.look_again(let_in.values())
 
     async def elect_preferred(self, name: TopicName, index: int) -> PartitionImage:
         """ElectionNotNeeded if the first replica leads, PreferredLeaderNotAvailable if it cannot."""

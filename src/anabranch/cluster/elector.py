@@ -191,6 +191,23 @@ class Elector:
             self._leaderless_due(index, None, why)
             self._may_lack = True
 
+    def look_again(self, let_in: Iterable[BrokerImage]) -> None:
+        """These brokers were let into an ISR.  Those that went before that was written leave it again.
+
+        When they went it did not concern that partition yet.
+        """
+        index = self._index
+        if index is None:
+            return
+        for broker in let_in:
+            now = self._watcher.image.brokers.get(broker.id)
+            if now is None:
+                self._broker_gone(index, broker.id, f"broker {broker.id} is gone")
+            elif now.epoch != broker.epoch:
+                self._broker_restarted(index, now)
+        if self._due:
+            self._work.set()
+
     def _broker_restarted(self, index: ReplicaIndex, broker: BrokerImage) -> None:
         if self._seen.has_lost_its_data(broker):
             log.warning(

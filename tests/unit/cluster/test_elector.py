@@ -1,6 +1,6 @@
 """Leaders chosen by a controller as brokers come, go and restart, on one store with a session for each."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from anabranch.cluster.topics import NewTopic
 from anabranch.meta import paths
 from anabranch.meta.documents import BrokersSeenDocument, decode, encode
 from anabranch.meta.image import NO_BROKER, ClusterImage
-from anabranch.meta.store import Put
+from anabranch.meta.store import Operation, Put
 from tests.support.waiting import until
 from tests.unit.cluster.test_controller import B1, B2, B3, ORDERS, Brokers, make_topic, partition_of
 
@@ -261,3 +261,28 @@ async def test_unregistering(brokers: Brokers) -> None:
     assert B3 not in decode(value.data, BrokersSeenDocument, paths.CONTROLLER_BROKERS).epochs
     for open in (store, other_store):
         await open.close()
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_who_goes_while_it_is_let_in_is_not_in_sync(brokers: Brokers, comes_back: bool) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 1, 2)
+    await one.controller.change_isr(ORDERS, 0, [B1], LeaderEpoch(0), 0)
+    epoch, multi = one.image.brokers[B2].epoch, store.multi
+
+    async def late(operations: Sequence[Operation]) -> list[str | int | None]:
+        if any(operation.path.startswith(paths.PARTITIONS) for operation in operations):
+            store.multi = multi  # type: ignore[method-assign]
+            await other_store.close()
+            await until(lambda: B2 not in one.image.brokers)
+            if comes_back:
+                await brokers.join(2)
+                await until(lambda: B2 in one.image.brokers)
+        return await multi(operations)
+
+    store.multi = late  # type: ignore[method-assign]
+    await one.controller.change_isr(ORDERS, 0, [B1, B2], LeaderEpoch(0), 1, broker_epochs={B1: -1, B2: epoch})
+    await until(lambda: leads(one) == (1, (1,)))
+    await store.close()
