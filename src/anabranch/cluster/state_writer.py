@@ -21,6 +21,7 @@ from anabranch.base.errors import (
     Conflict,
     Exists,
     NotFound,
+    Unavailable,
     UnknownTopic,
     UnknownTopicId,
 )
@@ -117,8 +118,11 @@ class StateWriter:
                 await self._round(changes)
             except AnabranchError as error:
                 _refuse(changes, error)
+            except Exception as error:  # a subscriber of the image, say: who asked is not to die of it
+                log.exception("changes of partitions' states: it is not known whether they were written")
+                _refuse(changes, Unavailable(f"it is not known whether it was written: {error!r}"))
             finally:
-                for change in changes:  # cancelled, or broken: nobody waits for ever
+                for change in changes:  # cancelled: nobody waits for ever
                     if not change.answer.done():
                         change.answer.cancel()
 

@@ -14,6 +14,7 @@ from anabranch.base.errors import (
     EligibleLeadersNotAvailable,
     FencedLeaderEpoch,
     NotController,
+    Unavailable,
     UnknownTopic,
 )
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicName
@@ -204,4 +205,24 @@ async def test_an_election_of_a_topic_that_goes_leaves_no_state(brokers: Brokers
         )
         assert ORDERS not in one.image.topics
     assert await store.children(paths.PARTITIONS) == []
+    await store.close()
+
+
+async def test_a_subscriber_that_fails_is_no_end_of_who_asked(brokers: Brokers) -> None:
+    """A future that is cancelled would end the controller's task as if somebody had told it to stop."""
+    store, one = await brokers.join(1)
+    await make_topic(one, 1)
+
+    def fail(change: object) -> None:
+        stop()
+        raise KeyError("a defect")
+
+    watching = brokers._running.pop()  # that one is to fail, and does so loudly
+    watching.cancel()
+    await asyncio.wait([watching])
+    stop = one.subscribe(fail)
+    with pytest.raises(Unavailable, match="a defect"):
+        await one.controller.elect_leader(ORDERS, 0, B1, "to see")
+    state = await one.controller.elect_leader(ORDERS, 0, B1, "to see")
+    assert state.leader_epoch == 2
     await store.close()
