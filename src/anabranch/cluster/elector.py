@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from anabranch.base.errors import AnabranchError, NotController, NotFound, Unavailable
+from anabranch.base.errors import AnabranchError, Corrupt, NotController, NotFound, Unavailable
 from anabranch.base.ids import BrokerId, TopicId
 from anabranch.cluster.config import ControlConfig
 from anabranch.cluster.elections import Brokers, brokers_of, elect_preferred, is_settled, settle
@@ -343,9 +343,11 @@ def steady_of(image: ClusterImage) -> frozenset[BrokerId]:
 
 
 def _raise_first(outcomes: Iterable[object]) -> None:
-    """What failed, unless it is that a topic was deleted meanwhile."""
+    """What failed, unless it is that a topic was deleted meanwhile, or that its documents are damaged."""
     for outcome in outcomes:
-        if isinstance(outcome, AnabranchError) and not isinstance(outcome, NotFound):
+        if isinstance(outcome, Corrupt):
+            log.error("no leaders can be elected where a document cannot be read: %s", outcome)
+        elif isinstance(outcome, AnabranchError) and not isinstance(outcome, NotFound):
             raise outcome
         if isinstance(outcome, BaseException) and not isinstance(outcome, AnabranchError):
             raise outcome

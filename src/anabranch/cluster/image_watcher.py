@@ -10,17 +10,21 @@ before the writer answers its client; `run` is the background task that sweeps u
 
     event MISSED  ──> scan everything, take out what is gone ──> swap, tell
 
-While the store is away the image stays as it is, and `run` tries again.
+While the store is away the image stays as it is, and `run` tries again.  A document that cannot be read is no
+reason to stop for a broker that runs, since all of them would: what was known of it stays.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import Corrupt, Unavailable
 from anabranch.cluster.builder import ImageBuilder
 from anabranch.meta import paths
 from anabranch.meta.image import ClusterImage, ImageChange
 from anabranch.meta.store import Event, EventKind, MetadataStore, Versioned
+
+log = logging.getLogger(__name__)
 
 _READ_AGAIN_S = 0.2
 _READS_AT_ONCE = 256
@@ -42,10 +46,12 @@ class ImageWatcher:
         """Called when the image shows all that is there, in the session that the store has now."""
 
     async def start(self) -> None:
-        """Watch, then read everything, so that nothing falls between."""
+        """Watch, then read everything, so that nothing falls between.  Corrupt if a document is damaged."""
         await self._store.watch(paths.ROOT, self._changed)
         builder = ImageBuilder(self.image)
-        await self._read_all(builder)
+        found = await self._read_all(builder)
+        for path, value in found:
+            builder.apply(path, value.data, value.czxid)
         self.image = builder.build()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
@@ -89,7 +95,8 @@ class ImageWatcher:
             session = self._store.session.id if has_missed else None
             try:
                 if has_missed:
-                    await self._read_all(builder)
+                    for path, value in await self._read_all(builder):
+                        _apply(builder, path, value)
                 else:
                     await self._read(builder, list(changed))
             except BaseException:
@@ -108,7 +115,7 @@ class ImageWatcher:
                 builder.apply(path, None)
                 self._known.discard(path)
             else:
-                builder.apply(path, value.data, value.czxid)
+                _apply(builder, path, value)
                 self._known.add(path)
 
     async def _get(self, wanted: Sequence[str]) -> list[Versioned | None]:
@@ -121,14 +128,14 @@ class ImageWatcher:
             found += await asyncio.gather(*map(self._store.get, some))
         return found
 
-    async def _read_all(self, builder: ImageBuilder) -> None:
+    async def _read_all(self, builder: ImageBuilder) -> Sequence[tuple[str, Versioned]]:
+        """All that is there, to be applied; what is not there any more is taken out."""
         found = await self._store.scan(paths.ROOT)
         there = {path for path, _ in found}
         for path in self._known - there:
             builder.apply(path, None)
-        for path, value in found:
-            builder.apply(path, value.data, value.czxid)
         self._known = there
+        return found
 
     def _swap(self, change: ImageChange) -> None:
         self.image = change.new
@@ -140,3 +147,10 @@ class ImageWatcher:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+
+def _apply(builder: ImageBuilder, path: str, value: Versioned) -> None:
+    try:
+        builder.apply(path, value.data, value.czxid)
+    except Corrupt as error:
+        log.error("%s; it is passed over until it is written anew", error)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from anabranch.base.errors import (
     AnabranchError,
     Conflict,
+    Corrupt,
     Exists,
     NotFound,
     Unavailable,
@@ -144,6 +145,13 @@ class StateWriter:
 
     async def _decide(self, page: _Page) -> _Decided | None:
         """What is to be written of one document, if anything; those whose changes cannot be are told."""
+        try:
+            return await self._decided(page)
+        except Corrupt as error:  # the others' documents may be right
+            _refuse(page.changes, error)
+            return None
+
+    async def _decided(self, page: _Page) -> _Decided | None:
         topic_path = paths.topic(page.name)
         stored = await self._store.get(topic_path)
         if stored is None:

@@ -11,7 +11,7 @@ from anabranch.base.errors import (
     NotController,
     PreferredLeaderNotAvailable,
 )
-from anabranch.base.ids import BrokerId, LeaderEpoch
+from anabranch.base.ids import BrokerId, LeaderEpoch, TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.config import ControlConfig
 from anabranch.cluster.elector import Rules
@@ -285,4 +285,21 @@ async def test_who_goes_while_it_is_let_in_is_not_in_sync(brokers: Brokers, come
     store.multi = late  # type: ignore[method-assign]
     await one.controller.change_isr(ORDERS, 0, [B1, B2], LeaderEpoch(0), 1, broker_epochs={B1: -1, B2: epoch})
     await until(lambda: leads(one) == (1, (1,)))
+    await store.close()
+
+
+async def test_a_damaged_document_keeps_no_others_from_leaders(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    made = await make_topic(one, 2, 1)
+    damaged = await one.create_topic(NewTopic(TopicName.from_kafka("damaged"), assignments=[(0, (2, 1))]))
+    await store.put(paths.partition_states(damaged.id, 0), b"{")
+    await other_store.close()
+    await until(lambda: leads(one) == (1, (1,)))
+    assert str(damaged.id) in caplog.text
+    await one.controller.change_isr(ORDERS, 0, [B1], LeaderEpoch(1), 1, topic_id=made.id)
+    assert not any(task.done() for task in brokers._running[:1])
     await store.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.disk import DirectDisk
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import Corrupt, Unavailable
 from anabranch.base.ids import BrokerId
 from anabranch.cluster.image_watcher import ImageWatcher
 from anabranch.meta import paths
@@ -25,6 +25,7 @@ class RemoteStore:
         self.away = False
         self.reads: list[str] = []
         self.reading = asyncio.Event()
+        self.session = store.session
         self.put, self.create, self.delete = store.put, store.create, store.delete
         self.children, self.scan = store.children, store.scan
 
@@ -142,3 +143,21 @@ async def test_it_follows_by_itself_and_ends_in_the_last_state(
     assert seen == sorted(set(seen)), "an image went back, or came twice"
     following.cancel()
     await asyncio.wait([following])
+
+
+@pytest.mark.parametrize("path", ["/brokers/x", "/brokers/1"])
+async def test_a_damaged_document_is_passed_over(
+    store: RemoteStore, watcher: ImageWatcher, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All brokers read it: none could go on if one document were enough to stop them."""
+    await put_broker(store, 7)
+    await watcher.refresh("/brokers/1")
+    await store.put(path, b"{")
+    await store.put("/brokers/2", encode(BrokerDocument("h", 8)))
+    await watcher.refresh(path, "/brokers/2")
+    assert {id: broker.port for id, broker in watcher.image.brokers.items()} == {1: 7, 2: 8}
+    await watcher.reread()
+    assert set(watcher.image.brokers) == {1, 2}
+    assert path in caplog.text
+    with pytest.raises(Corrupt, match=path):
+        await ImageWatcher(store, ClusterImage(cluster_id="c")).start()
