@@ -265,13 +265,17 @@ class ReplicaFetcher:
         check(answer.error_code, f"broker {self._leader}")
         self._session.answered(answer.session_id)
         self._backoff.reset()
-        for topic in answer.responses:
-            for part in topic.partitions:
-                place = (topic.topic_id, part.partition_index)
-                following = due.get(place)
-                if following is not None and self._following.get(place) is following:
-                    await self._take(place, following, part)
-                    await asyncio.sleep(0)
+        settling: list[asyncio.Task[None]] = []
+        try:
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    place = (topic.topic_id, part.partition_index)
+                    following = due.get(place)
+                    if following is not None and self._following.get(place) is following:
+                        await self._take(place, following, part, settling)
+                        await asyncio.sleep(0)
+        finally:  # before the leader hears of it, and before anything more is appended
+            await asyncio.gather(*settling)
 
     async def _sync_opened(self) -> None:
         """What we ask a leader for says what we have: with `flush.messages`, on the disk.
@@ -309,7 +313,10 @@ class ReplicaFetcher:
 
     # --- one partition
 
-    async def _take(self, place: Place, following: Following, part: Any) -> None:
+    async def _take(
+        self, place: Place, following: Following, part: Any, settling: "list[asyncio.Task[None]]"
+    ) -> None:
+        """Take what the leader gave; what is to be waited for before it is asked again goes to `settling`."""
         before = following.replica.high_watermark
         try:
             if part.error_code == ErrorCode.offset_out_of_range:
@@ -323,22 +330,33 @@ class ReplicaFetcher:
                 check(part.error_code, str(following.replica))
                 self._count(place, following, part)
                 dropped = following.answered(part)
-            opened = following.replica.log
-            if dropped is not None or part.records or following.replica.high_watermark != before:
-                self._around.host.touched.add(following.replica)
-            if part.records and place in self._followed:  # next time the others are first
-                self._followed[place] = self._followed.pop(place)
-            if dropped is not None:
-                log.info("%s: cut at offset %d, as its leader has it", following.replica, opened.log_end)
-                await self._around.truncated(following, dropped)
-            elif is_due(opened):
-                await self._around.host.flusher.flush(opened, opened.log_end)
         except DiskFailed:
             raise
         except (AnabranchError, OSError) as error:
             self._failed(place, str(following.replica), error)
+            return
+        opened = following.replica.log
+        if dropped is not None or part.records or following.replica.high_watermark != before:
+            self._around.host.touched.add(following.replica)
+        if part.records and place in self._followed:  # next time the others are first
+            self._followed[place] = self._followed.pop(place)
+        self._later.pop(place, None)
+        if dropped is not None:
+            log.info("%s: cut at offset %d, as its leader has it", following.replica, opened.log_end)
+            written = self._around.truncated(following, dropped)
+        elif is_due(opened):
+            written = self._around.host.flusher.flush(opened, opened.log_end)
         else:
-            self._later.pop(place, None)
+            return
+        settling.append(asyncio.ensure_future(self._settle(place, following, written)))
+
+    async def _settle(self, place: Place, following: Following, written: Awaitable[None]) -> None:
+        try:
+            await written
+        except DiskFailed:
+            raise
+        except (AnabranchError, OSError) as error:
+            self._failed(place, str(following.replica), error)
 
     def _count(self, place: Place, following: Following, part: Any) -> None:
         """Of what is throttled, so that all together are held to the rate."""

@@ -101,6 +101,7 @@ class Upkeep:
         self._flush_due: DueTimes[Replica] = DueTimes()
         self._syncing: dict[Replica, asyncio.Task[None]] = {}
         self._moved: set[str] = set()  # the checkpoints that are to be written down
+        self._noting: asyncio.Future[None] | None = None  # of what is cut now, unless that has begun
         self.flusher = host.flusher
         self._removal = Removal(disk, clock, self._threads)
         self._aging = Aging(host, disk, clock, self._threads)
@@ -226,7 +227,15 @@ class Upkeep:
         """A log was cut: its recovery point went down, which is written before anything is appended."""
         self._dropped(replica, segments)
         self._cleaning.truncated(replica)
-        self._moved |= {RECOVERY_POINTS, HIGH_WATERMARKS}
+        if self._noting is None:
+            self._noting = asyncio.ensure_future(self._note_cuts())
+        await asyncio.shield(self._noting)
+
+    async def _note_cuts(self) -> None:
+        """Write down what was cut by now, all of it at once: after an election that may be half of all logs."""
+        await asyncio.sleep(0)
+        self._noting = None
+        self._moved |= {RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS}
         for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
             await self._save(name)
 

@@ -20,6 +20,7 @@ from anabranch.log.config_broker import ProducerStateConfig
 from anabranch.log.glance import Glance, glance
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
+from anabranch.log.truncation import truncate_to
 from anabranch.partition import aging as aging_module
 from anabranch.partition import partition as partition_module
 from anabranch.partition import upkeep as upkeep_module
@@ -505,6 +506,37 @@ async def test_folders_of_deleted_topics_go(hosted: Hosted) -> None:
     hosted.clock.advance(60_000)
     await hosted.upkeep._removal.round()
     assert list((hosted.data / "deleted").iterdir()) == []
+
+
+async def test_logs_that_are_cut_together_are_written_down_together(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is in a file of all logs, and an election may have half of them cut."""
+    hosted.topic("orders", 50)
+    replicas = [hosted.put("orders", "a", "b", index=index).replica for index in range(50)]
+    for replica in replicas:
+        hosted.put("orders", "c", index=replica.index)
+        await hosted.upkeep.flusher.flush(replica.log, 3)
+        replica.log.roll()
+    await hosted.upkeep._save(RECOVERY_POINTS)
+    written: list[str] = []
+    write = upkeep_module.write_offsets
+
+    def counted(disk: Disk, path: Path, offsets: Any) -> None:
+        written.append(path.name)
+        write(disk, path, offsets)
+
+    monkeypatch.setattr(upkeep_module, "write_offsets", counted)
+
+    async def cut(replica: Replica) -> None:
+        await hosted.upkeep.truncated(replica, truncate_to(hosted.disk, replica.log, 2))
+        assert hosted.points(RECOVERY_POINTS)["orders", replica.index] == 0
+
+    await asyncio.gather(*map(cut, replicas))
+    assert written.count(RECOVERY_POINTS) == 1
+    later = asyncio.create_task(cut(replicas[0]))
+    await asyncio.sleep(0)
+    await asyncio.gather(later, cut(replicas[1]))
 
 
 async def test_files_that_a_log_left_behind_go_though_nobody_opens_it(hosted: Hosted) -> None:
