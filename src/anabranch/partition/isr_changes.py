@@ -5,7 +5,9 @@
     answered         the state that was written ─> the leader takes it, without waiting for the image
                      not the controller, gone, slow   again, later each time
                      not a replica that may be in sync   the leader goes on as before
-                     the state has moved on       the image will bring it; asked again if it does not
+                     the state has moved on       the image will bring it; asked again if it does not.  Until
+                                                  then both count: an earlier answer may have been lost, and
+                                                  what was asked for be what is written
 
 The cost grows with the partitions of several replicas that are led here, and with nothing else.
 """
@@ -152,7 +154,7 @@ class IsrChanges:
         since_s = self._unheard.get(partition)
         if since_s is not None and now_s - since_s > self._hub.lag().time_s:
             del self._unheard[partition]
-            partition.isr_refused()
+            self._want(partition)
         partition.check_followers(now_s, heard_since_s)
 
     # --- asking
