@@ -371,15 +371,21 @@ class TransactionCoordinator:
         if prepared is None or prepared.state not in transactions.PREPARED:
             return True
         partition = self._led.partition(index)
-        acknowledged = partition.acknowledgement(partition.log_end)
-        if acknowledged is not None:
-            (error,) = await outcomes((acknowledged,))
-            if error is not None:
-                raise error
         end = end_of(prepared, partition.leader_epoch)
         writing = self._writing.get((index, transactional_id))
         if writing is None or writing.end != end:
-            writing = self._writing[(index, transactional_id)] = Writing(end)
+            writing = Writing(end, partition.acknowledgement(partition.log_end))
+            self._writing[(index, transactional_id)] = writing
+        if writing.prepared is not None:
+            if not writing.prepared.done():
+                await asyncio.wait((writing.prepared,), timeout=most_s)
+            if not writing.prepared.done():
+                return False  # nothing is wrong; its replicas may need long, and others wait behind it
+            (error,) = await outcomes((writing.prepared,))
+            writing.prepared = None
+            if error is not None:
+                del self._writing[(index, transactional_id)]
+                raise error
         if not await self.markers.write_all(prepared, writing, most_s):
             return False
         await self._runtime.submit(

@@ -86,8 +86,10 @@ def end_of(prepared: Transaction, coordinator_epoch: int) -> End:
 class Writing:
     """The markers of one end: what became of each so far."""
 
-    def __init__(self, end: End) -> None:
+    def __init__(self, end: End, prepared: "asyncio.Future[None] | None" = None) -> None:
+        """`prepared` is done once nobody can lose that it is to end so; before no marker is written."""
         self.end = end
+        self.prepared = prepared
         self.places: dict[TopicPartition, asyncio.Future[None] | None] = {}
         """Those that are on their way, and None for those that need nothing more."""
         self.topic_ids: dict[str, UUID] = {}

@@ -21,6 +21,7 @@ from anabranch.base.seldom import Seldom
 from anabranch.groups import transaction_coordinator as module
 from anabranch.groups import transaction_shard
 from anabranch.groups.effects import Producer
+from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.groups.transaction_markers import End
 from anabranch.groups.transaction_records import State, encode_key, encode_value
 from anabranch.groups.transactions import LAST_EPOCH
@@ -28,6 +29,7 @@ from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended, Isolation
 from anabranch.records.control import Marker
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.acknowledgements import Follower
 from tests.support.logs import records
 from tests.support.transactions import Refused, Transacting
 from tests.support.waiting import until
@@ -391,3 +393,40 @@ async def test_readers_are_told_of_aborts_in_what_they_get(node: Transacting) ->
         assert [one.first_offset for one in listed] == list(range(start - start % 2, end, 2))
     assert partition.aborted(100, Isolation.COMMITTED, None) == []
     assert partition.aborted(0, Isolation.UNCOMMITTED, part) is None
+
+
+async def test_a_shard_that_waits_for_its_replicas_holds_up_no_other(node: Transacting) -> None:
+    follower = Follower(node.host, 0)
+    waits, goes_on = "a", next(id for id in "bcdefgh" if node.coordinator.shard_of(id) != 1)
+    assert node.coordinator.shard_of(waits) == 1
+    producers = {id: await node.introduce(id) for id in (waits, goes_on)}
+    for id, me in producers.items():
+        await node.write(id, me, OUT, id)
+
+    async def left_ending(id: str) -> None:
+        """Its client goes before the end is acknowledged."""
+        ending = asyncio.create_task(node.end(id, producers[id], commit=True))
+        await asyncio.sleep(0.05)
+        ending.cancel()
+        await asyncio.wait([ending])
+
+    follower.is_holding = True
+    await left_ending(waits)
+    running = asyncio.create_task(node.coordinator.run())
+    await asyncio.sleep(0.3)
+    await left_ending(goes_on)
+    follower.is_holding = False
+    follower.release(partition=node.host.partition(STATE_TOPIC, 0))
+    async with asyncio.timeout(10):
+        await until(lambda: _state(node, goes_on) is State.COMPLETE_COMMIT)
+    assert _state(node, waits) is State.PREPARE_COMMIT
+    assert len(node.host.partition(STATE_TOPIC, 1)._acks.waiting) < 5, "it is waited for once"
+    follower.release()
+    await until(lambda: _state(node, waits) is State.COMPLETE_COMMIT)
+    running.cancel()
+
+
+def _state(node: Transacting, transactional_id: str) -> State:
+    found = node.coordinator.find(transactional_id)
+    assert found is not None
+    return found.state
