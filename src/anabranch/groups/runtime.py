@@ -191,10 +191,9 @@ class Runtime(Generic[S]):
 
     async def load(self, index: int) -> S:
         """A shard to look at, waiting for it to be loaded however long that takes."""
-        served = self._start(index)
-        if served.loading is not None:
-            await asyncio.wait((served.loading,))  # it may be given up, which is not the end of who waits
-        return self._find(index).shard
+        while (served := self._start(index)).loading is not None:
+            await asyncio.wait((served.loading,))  # it may be given up, and this broker lead again
+        return served.shard
 
     def find(self, index: int) -> S | None:
         """A shard to look at, None if it is not loaded."""

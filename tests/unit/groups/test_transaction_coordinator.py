@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from anabranch.base.errors import (
     CoordinatorUnreadable,
@@ -16,7 +17,7 @@ from anabranch.base.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
 )
-from anabranch.base.ids import TopicName
+from anabranch.base.ids import LeaderEpoch, TopicName
 from anabranch.base.seldom import Seldom
 from anabranch.groups import transaction_coordinator as module
 from anabranch.groups import transaction_shard
@@ -30,6 +31,7 @@ from anabranch.partition.partition_log import Appended, Isolation
 from anabranch.records.control import Marker
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.support.acknowledgements import Follower
+from tests.support.images import led_by
 from tests.support.logs import records
 from tests.support.transactions import Refused, Transacting
 from tests.support.waiting import until
@@ -424,6 +426,28 @@ async def test_a_shard_that_waits_for_its_replicas_holds_up_no_other(node: Trans
     follower.release()
     await until(lambda: _state(node, waits) is State.COMPLETE_COMMIT)
     running.cancel()
+
+
+async def test_who_is_elected_again_while_it_reads_reads_on(node: Transacting) -> None:
+    follower = Follower(node.host, 0)
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a")
+    await node.coordinator._load_all()
+    index, topic = node.coordinator.shard_of(ID), node.host.topic(STATE_TOPIC)
+    follower.is_holding = True
+    ending = asyncio.create_task(node.end(ID, me, commit=True))
+    await asyncio.sleep(0.01)
+    for epoch in (1, 2):
+        state = replace(topic.image.partitions[index], leader_epoch=LeaderEpoch(epoch), partition_epoch=epoch)
+        node.host.change_topic(led_by(topic.image, index, state))
+        node.coordinator.elected(index)
+        await asyncio.sleep(0.01)
+    follower.is_holding = False
+    follower.release()
+    await until(lambda: not node.coordinator._elected)
+    assert node.coordinator.all()[ID].state is State.PREPARE_COMMIT
+    assert node.coordinator._unfinished == {(index, ID)}
+    await asyncio.gather(ending, return_exceptions=True)
 
 
 def _state(node: Transacting, transactional_id: str) -> State:
