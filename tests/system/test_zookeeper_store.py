@@ -125,6 +125,22 @@ async def test_a_link_that_breaks_for_a_moment_costs_no_session(
     assert sum(": connected again in time" in line for line in told) == 1
 
 
+async def test_a_server_that_lags_catches_up_before_it_is_scanned(
+    connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await connect()
+    asked: list[str] = []
+    call = store._link.call
+
+    async def noted(request: Any) -> Any:
+        asked.append(type(request).__name__)
+        return await call(request)
+
+    monkeypatch.setattr(store._link, "call", noted)
+    assert await store.scan("/nothing") == []
+    assert asked[:2] == ["Sync", "MultiRead"]
+
+
 async def test_after_a_session_has_ended_there_is_another(
     connect: Open, proxy: CuttingProxy, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,7 +11,8 @@ armed again and all who watch hear `EventKind.MISSED`.
 
 A request that was on its way when the connection broke fails with Unavailable, and may have been done.
 Reads come from the server that the session is connected to, which may lag behind what other sessions
-wrote by a moment; what decides is a version or a check in the write.
+wrote by a moment; what decides is a version or a check in the write.  A scan shows all that was written before
+it: whoever begins with one, or goes on after a session was lost, takes what it does not see for not there.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from kazoo.protocol.serialization import (
     GetChildren,
     GetData,
     SetData,
+    Sync,
     Transaction,
 )
 from kazoo.protocol.serialization import Create as CreateNode
@@ -129,6 +131,7 @@ class ZooKeeperStore:
         return self._shown(path, names)
 
     async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        await self._call(Sync(self._full(prefix)), prefix)
         found: list[tuple[str, Versioned]] = []
         level = [prefix]
         while level:
