@@ -36,7 +36,7 @@ from anabranch.cluster.suspicion import Peers
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.groups.coordinator import OFFSETS_TOPIC
-from anabranch.groups.other_brokers import OtherBrokers
+from anabranch.groups.other_brokers import FOR_CLIENTS, OtherBrokers
 from anabranch.groups.participation import Participation
 from anabranch.groups.share_states import SHARE_STATE_TOPIC
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
@@ -229,7 +229,7 @@ class NodeParts:
         )
         self.producer_ids = ProducerIds(cluster)
         self._coordinate_transactions()
-        self.brokers = self._other_brokers("requests")
+        self.brokers = self._other_brokers(FOR_CLIENTS)
         elected = {
             OFFSETS_TOPIC: self.groups.elected,
             STATE_TOPIC: self.transactions.elected,

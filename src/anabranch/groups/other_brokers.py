@@ -28,6 +28,8 @@ from anabranch.client.destinations import Address
 from anabranch.client.requests import Request
 from anabranch.meta.image import NO_BROKER, ClusterImage
 
+FOR_CLIENTS = "for-clients"
+"""How the name of a broker ends that asks on behalf of its own clients."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 

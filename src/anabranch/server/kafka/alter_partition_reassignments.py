@@ -2,7 +2,7 @@
 
 A partition's replicas are the ones that it is to have, null calls its reassignment off.  Each partition
 stands alone; those of one request go to the store together.  The answer comes when the moves have begun: how
-far they are is ListPartitionReassignments' to say.  For the controller only.
+far they are is ListPartitionReassignments' to say.  The controller does it, whichever broker is asked.
 
 v1 may refuse another number of replicas.
 """
@@ -14,6 +14,7 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.meta.image import PartitionImage
 from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.forwarding import forwarded
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -23,8 +24,9 @@ async def alter_partition_reassignments(request: Any, ctx: RequestContext) -> An
     controller = ctx.services.cluster.controller
     allowed = request.allow_replication_factor_change
     if controller.epoch is None:
+        told = await forwarded(45, request, ctx, request.timeout)
         message = "this broker is not the controller"
-        return {
+        return told or {
             "allow_replication_factor_change": allowed,
             "error_code": ErrorCode.not_controller,
             "error_message": message,

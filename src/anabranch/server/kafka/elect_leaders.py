@@ -3,7 +3,8 @@
     0 preferred   the first replica, if it is there and in sync
     1 unclean     the first replica that is there, in sync or not, where there is no leader
 
-For the controller only.  Null asks for all partitions, and is not told of those that need no election.
+The controller does it, whichever broker is asked (`forwarding`).  Null asks for all partitions: the answer
+names all topics, and of their partitions those that needed an election.
 v1 has the type and an error code for the whole.
 """
 
@@ -15,6 +16,7 @@ from anabranch.base.ids import TopicName
 from anabranch.meta.image import NO_BROKER, ClusterImage, PartitionImage
 from anabranch.server.kafka.deadline import each_within
 from anabranch.server.kafka.errors import code_of, message_of
+from anabranch.server.kafka.forwarding import forwarded
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
 
@@ -27,8 +29,10 @@ _Place = tuple[str, int]
 async def elect_leaders(request: Any, ctx: RequestContext) -> Answer:
     cluster = ctx.services.cluster
     if cluster.controller.epoch is None:
-        return _refused(request, ErrorCode.not_controller)
-    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        return await forwarded(43, request, ctx, request.timeout) or _refused(
+            request, ErrorCode.not_controller
+        )
+    if request.election_type not in (_PREFERRED, _UNCLEAN) and request.topic_partitions != []:
         return _refused(request, ErrorCode.invalid_request)
     everything = request.topic_partitions is None
     if everything:
@@ -51,7 +55,8 @@ async def elect_leaders(request: Any, ctx: RequestContext) -> Answer:
         for place, outcome in zip(places, outcomes, strict=True)
         if not (everything and isinstance(outcome, ElectionNotNeeded))
     ]
-    return {"error_code": ErrorCode.none, "replica_election_results": _results(told)}
+    topics = [topic.name.kafka for topic in cluster.image.topics.values()] if everything else []
+    return {"error_code": ErrorCode.none, "replica_election_results": _results(told, topics)}
 
 
 def _needed(image: ClusterImage, kind: int) -> list[_Place]:
@@ -64,8 +69,9 @@ def _needed(image: ClusterImage, kind: int) -> list[_Place]:
     ]
 
 
-def _results(told: Sequence[tuple[_Place, object]]) -> list[Answer]:
-    topics: dict[str, list[Answer]] = {}
+def _results(told: Sequence[tuple[_Place, object]], named: Sequence[str]) -> list[Answer]:
+    """By topic, with those that are `named` anyway."""
+    topics: dict[str, list[Answer]] = {name: [] for name in named}
     for (topic, index), outcome in told:
         failed = outcome if isinstance(outcome, AnabranchError) else None
         topics.setdefault(topic, []).append(
