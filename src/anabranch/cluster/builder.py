@@ -96,8 +96,7 @@ class ImageBuilder:
             case ["controller"]:
                 self._controller(path, data)
             case ["controller-brokers"]:
-                seen = () if data is None else decode(data, BrokersSeenDocument, path).epochs
-                self._replace("seen_brokers", frozenset(seen))
+                self._seen_brokers(path, data)
             case ["config", "brokers", id]:
                 self._broker_config(id, path, data)
             case ["config", "client-metrics", name]:
@@ -158,6 +157,11 @@ class ImageBuilder:
         told = ControllerDocument(NO_BROKER) if data is None else decode(data, ControllerDocument, path)
         self._replace("controller_id", told.broker)
         self._replace("controller_epoch", told.epoch)
+
+    def _seen_brokers(self, path: str, data: bytes | None) -> None:
+        seen = BrokersSeenDocument({}) if data is None else decode(data, BrokersSeenDocument, path)
+        known = {id: BrokerImage(id, place.host, place.port, place.rack) for id, place in seen.places.items()}
+        self._replace("seen_brokers", known)
 
     def _broker_config(self, id: str, path: str, data: bytes | None) -> None:
         overrides = None if data is None else decode(data, ConfigDocument, path).overrides

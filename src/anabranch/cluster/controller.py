@@ -279,10 +279,11 @@ class Controller:
         """Begin to move a partition to these brokers, or call off what moves it."""
 
         def change(state: PartitionState) -> PartitionState:
-            live = self._watcher.image.brokers
+            image = self._watcher.image
             if target is None:
-                return cancel(state, live)
-            return reassign(state, target, live, same_factor=same_factor)
+                return cancel(state, image.brokers)
+            away = [broker.id for broker in image.away]
+            return reassign(state, target, image.brokers, same_factor=same_factor, away=away)
 
         return await self._change(name, index, change, "a reassignment was asked for")
 

@@ -15,8 +15,8 @@ hosts: no two replicas of a partition are on one host while another host has a b
 
     hosts x: 1 2, y: 3 4      order 1 3 2 4     p0 1 3    p1 3 2    p2 2 4    p3 4 1
 
-The first replica is the preferred leader.  A broker that stops gets replicas only where they would be too
-few; one that is away only where they still would be, and prefers no lead.
+The first replica is the preferred leader.  A broker that stops, or is away, gets replicas only where they
+would be too few.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
@@ -29,7 +29,6 @@ from anabranch.meta.image import BrokerImage
 
 Replicas = tuple[BrokerId, ...]
 K = TypeVar("K", bound=Hashable)
-Turned = TypeVar("Turned", list[BrokerImage], tuple[BrokerId, ...])
 
 
 def place(
@@ -37,24 +36,27 @@ def place(
     partitions: range,
     replication_factor: int,
     start: int,
-    away: Collection[BrokerId] = (),
+    away: Sequence[BrokerImage] = (),
 ) -> list[Replicas]:
     """Replicas for each of `partitions`.  InvalidReplicationFactor if there are too few brokers."""
     order = _in_turn(_staying(brokers, replication_factor))
     count = len(order)
-    if not 0 < replication_factor <= count + len(away) or not order:
+    lacking = max(0, replication_factor - count)
+    if replication_factor <= 0 or not order or lacking > len(away):
         raise InvalidReplicationFactor(
             f"replication factor {replication_factor} is not possible with {count + len(away)} registered "
-            f"broker(s), {count} of them there"
+            f"broker(s), of which {count} are there"
         )
-    there = min(count, replication_factor)
-    others = tuple(sorted(away))
-    # A partition's replicas depend on nothing but where they start, so there are only `count` answers.
-    by_start = [
-        _replicas(_turned(order, at), there) + _turned(others, at)[: replication_factor - there]
-        for at in range(count)
+    # A partition's replicas depend on nothing but where they start, so there are few answers.
+    by_start = [_replicas(order[at:] + order[:at], replication_factor - lacking) for at in range(count)]
+    placed = [by_start[(start + index) % count] for index in partitions]
+    if not lacking:
+        return placed
+    others = [broker.id for broker in _in_turn(away)] * 2
+    turns = [(start + index) % len(away) for index in partitions]
+    return [
+        replicas + tuple(others[turn : turn + lacking]) for replicas, turn in zip(placed, turns, strict=True)
     ]
-    return [by_start[(start + index) % count] for index in partitions]
 
 
 def _staying(brokers: Iterable[BrokerImage], replication_factor: int) -> list[BrokerImage]:
@@ -73,16 +75,15 @@ def start_of(brokers: Iterable[BrokerImage], first: Replicas) -> int:
 
 def check_assignment(
     assignment: Sequence[Sequence[int]],
-    brokers: Collection[BrokerId],
-    away: Collection[BrokerId],
+    there: Collection[BrokerId],
     replication_factor: int | None,
+    away: Collection[BrokerId] = (),
 ) -> list[Replicas]:
     """Replicas that somebody chose, partition by partition.  InvalidReplicaAssignment if they cannot be.
 
-    All partitions have as many replicas as the first, or `replication_factor` if that is known, and one at
-    least that is not away.
+    All partitions have as many replicas as the first, or `replication_factor` if that is known.  One of them
+    is on a broker that is there.
     """
-    there, registered = set(brokers), {*brokers, *away}
     checked: list[Replicas] = []
     for chosen in assignment:
         replicas = tuple(BrokerId(id) for id in chosen)
@@ -90,29 +91,21 @@ def check_assignment(
             raise InvalidReplicaAssignment("the assignment has a partition without replicas")
         if len(set(replicas)) < len(replicas):
             raise InvalidReplicaAssignment(f"the assignment {list(replicas)} names a broker more than once")
-        unknown = sorted(set(replicas) - registered)
+        unknown = sorted(set(replicas).difference(there, away))
         if unknown:
             raise InvalidReplicaAssignment(
                 f"the assignment names broker {unknown[0]}, which is not registered"
             )
-        if there.isdisjoint(replicas):
-            raise InvalidReplicaAssignment(f"of the brokers {list(replicas)} of the assignment none is there")
         replication_factor = replication_factor or len(replicas)
         if len(replicas) != replication_factor:
             raise InvalidReplicaAssignment(
                 f"the assignment has a partition with {len(replicas)} replica(s), the others have "
                 f"{replication_factor}"
             )
+        if set(replicas).isdisjoint(there):
+            raise InvalidReplicaAssignment(f"all brokers of the assignment {list(replicas)} are away")
         checked.append(replicas)
     return checked
-
-
-def _turned(ordered: Turned, at: int) -> Turned:
-    """With the one at `at` first, and those before it last."""
-    if not ordered:
-        return ordered
-    at %= len(ordered)
-    return ordered[at:] + ordered[:at]
 
 
 def _in_turn(brokers: Iterable[BrokerImage]) -> list[BrokerImage]:

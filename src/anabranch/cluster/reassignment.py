@@ -14,7 +14,11 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from anabranch.base.errors import InvalidReplicaAssignment, NoReassignmentInProgress
+from anabranch.base.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    NoReassignmentInProgress,
+)
 from anabranch.base.ids import BrokerId, LeaderEpoch
 from anabranch.meta.documents import PartitionState
 from anabranch.meta.image import NO_BROKER, PartitionImage
@@ -32,17 +36,23 @@ def originals(state: PartitionState | PartitionImage) -> Replicas:
 
 
 def reassign(
-    state: PartitionState, target: Sequence[BrokerId], live: Collection[BrokerId], *, same_factor: bool
+    state: PartitionState,
+    target: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    *,
+    same_factor: bool,
+    away: Collection[BrokerId] = (),
 ) -> PartitionState:
-    """The partition is to have these replicas.
+    """The partition is to have these replicas, also on brokers that are `away`.
 
-    InvalidReplicaAssignment if it cannot, or if it would have another number of them and must not.
+    InvalidReplicaAssignment if it cannot, InvalidReplicationFactor if it would have another number of them
+    and must not.
     """
     wanted = tuple(target)
-    _check(wanted, live)
+    _check(wanted, {*live, *away})
     before = originals(state)
     if same_factor and len(wanted) != len(_without(state.replicas, state.removing)):
-        raise InvalidReplicaAssignment(
+        raise InvalidReplicationFactor(
             f"the partition is to have {len(wanted)} replica(s), its replication factor must not change"
         )
     removing = _without(before, wanted)
@@ -104,12 +114,12 @@ def _led(changed: PartitionState, before: PartitionState, live: Collection[Broke
     return msgspec.structs.replace(changed, leader=leader, leader_epoch=LeaderEpoch(changed.leader_epoch + 1))
 
 
-def _check(target: Replicas, live: Collection[BrokerId]) -> None:
+def _check(target: Replicas, registered: Collection[BrokerId]) -> None:
     if not target:
         raise InvalidReplicaAssignment("the partition must have a replica")
     if len(set(target)) < len(target):
         raise InvalidReplicaAssignment(f"the replicas {list(target)} name a broker more than once")
-    unknown = [broker for broker in target if broker not in live]
+    unknown = [broker for broker in target if broker not in registered]
     if unknown:
         raise InvalidReplicaAssignment(f"broker {unknown[0]} is not registered")
 

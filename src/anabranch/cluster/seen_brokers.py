@@ -2,7 +2,8 @@
 
 A broker may restart while there is no controller, or while the controller is dying.  The next one finds it
 registered, with a higher epoch than was written down last, and chooses leaders as if it had been gone.  Its
-data folder is written down, too: a broker that is back with another one has lost what it had.
+data folder is written down, too: a broker that is back with another one has lost what it had.  By the same
+document all know of the brokers that are away (`ClusterImage.away`), and can give them replicas.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from anabranch.base.errors import Conflict, Exists
 from anabranch.base.ids import BrokerId
 from anabranch.meta import paths
-from anabranch.meta.documents import BrokersSeenDocument, decode, encode
+from anabranch.meta.documents import BrokerPlace, BrokersSeenDocument, decode, encode
 from anabranch.meta.image import BrokerImage, ClusterImage
 from anabranch.meta.store import MUST_NOT_EXIST, Check, MetadataStore, Put
 
@@ -50,6 +51,7 @@ class SeenBrokers:
             lambda before: _Seen(
                 {one: epoch for one, epoch in before.epochs.items() if one != id},
                 {one: directory for one, directory in before.directories.items() if one != id},
+                {one: place for one, place in before.places.items() if one != id},
             )
         )
 
@@ -80,4 +82,5 @@ def _with(seen: _Seen, image: ClusterImage) -> _Seen:
     return _Seen(
         seen.epochs | {broker.id: broker.epoch for broker in brokers},
         seen.directories | {broker.id: broker.directory for broker in brokers if broker.directory},
+        seen.places | {broker.id: BrokerPlace(broker.host, broker.port, broker.rack) for broker in brokers},
     )

@@ -6,7 +6,7 @@ partitions, the placement.
 Internal topics are topics: clients may make, grow and delete them, as on Kafka.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -20,9 +20,9 @@ from anabranch.base.errors import (
     PolicyViolation,
     UnknownNamespace,
 )
-from anabranch.base.ids import TopicName, split_partition
+from anabranch.base.ids import BrokerId, TopicName, split_partition
 from anabranch.cluster.placement import Replicas, check_assignment, place, start_of
-from anabranch.meta.image import ClusterImage, TopicImage, collision_key
+from anabranch.meta.image import BrokerImage, ClusterImage, TopicImage, collision_key
 
 # Kafka takes no more in one request (its MAX_PARTITIONS_PER_BATCH).
 MAX_NEW_PARTITIONS = 10_000
@@ -130,13 +130,13 @@ def place_more_partitions(
     _check_number(total - present)
     if assignments is None:
         start = start_of(image.brokers.values(), topic.partitions[0].replicas)
-        more = range(present, total)
-        return place(image.brokers.values(), more, topic.replication_factor, start, image.away)
+        new = range(present, total)
+        return place(image.brokers.values(), new, topic.replication_factor, start, image.away)
     if len(assignments) != total - present:
         raise InvalidReplicaAssignment(
             f"{total - present} partition(s) are to be added, but {len(assignments)} assignment(s) were given"
         )
-    return check_assignment(assignments, image.brokers, image.away, topic.replication_factor)
+    return check_assignment(assignments, image.brokers, topic.replication_factor, _ids(image.away))
 
 
 def _as_assigned(image: ClusterImage, new: NewTopic) -> list[Replicas]:
@@ -148,11 +148,15 @@ def _as_assigned(image: ClusterImage, new: NewTopic) -> list[Replicas]:
     by_index = dict(new.assignments)
     if len(by_index) < len(new.assignments):
         raise InvalidReplicaAssignment("the assignment names a partition more than once")
-    chosen = [by_index[index] for index in sorted(by_index)]
-    replicas = check_assignment(chosen, image.brokers, image.away, None)
+    assigned = [by_index[index] for index in sorted(by_index)]
+    replicas = check_assignment(assigned, image.brokers, None, _ids(image.away))
     if by_index.keys() != set(range(len(by_index))):
         raise InvalidReplicaAssignment("the assignment must name partitions 0, 1, 2 ... without a gap")
     return replicas
+
+
+def _ids(brokers: Iterable[BrokerImage]) -> list[BrokerId]:
+    return [broker.id for broker in brokers]
 
 
 def _check_number(count: int) -> None:

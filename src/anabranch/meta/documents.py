@@ -90,11 +90,18 @@ class PartitionStatesDocument(msgspec.Struct, frozen=True):
     states: dict[int, PartitionState]
 
 
+class BrokerPlace(msgspec.Struct, frozen=True):
+    host: str  # where Kafka's clients find it
+    port: int
+    rack: str | None = None
+
+
 class BrokersSeenDocument(msgspec.Struct, frozen=True):
     """By broker, the registration that a controller went by when it last chose leaders."""
 
     epochs: dict[BrokerId, int]
     directories: dict[BrokerId, str] = {}  # the ids of their data folders
+    places: dict[BrokerId, BrokerPlace] = {}
 
 
 class ConfigDocument(msgspec.Struct, frozen=True):

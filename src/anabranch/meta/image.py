@@ -106,8 +106,8 @@ class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     controller_id: BrokerId = NO_BROKER
     controller_epoch: int = -1
     brokers: Mapping[BrokerId, BrokerImage] = {}
-    seen_brokers: frozenset[BrokerId] = frozenset()
-    """All that controllers have seen, there or not, and that were not unregistered since."""
+    seen_brokers: Mapping[BrokerId, BrokerImage] = {}
+    """Those that were there once and are not forgotten, with what clients may know of them."""
     topics: Mapping[TopicName, TopicImage] = {}
     topics_by_kafka_name: Mapping[str, TopicImage] = {}
     topics_by_id: Mapping[TopicId, TopicImage] = {}
@@ -123,9 +123,9 @@ class ClusterImage(msgspec.Struct, frozen=True, kw_only=True):
     non_persistent: Mapping[TopicName, NonPersistentImage] = {}
 
     @property
-    def away(self) -> frozenset[BrokerId]:
-        """The brokers of this cluster that are not there."""
-        return self.seen_brokers - self.brokers.keys()
+    def away(self) -> list[BrokerImage]:
+        """The brokers that belong to the cluster and are not there; Kafka's are fenced then."""
+        return [broker for id, broker in self.seen_brokers.items() if id not in self.brokers]
 
     def topic(self, name: TopicName) -> AnyTopic | None:
         """The topic of that name, stored or not."""

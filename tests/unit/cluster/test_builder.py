@@ -13,6 +13,7 @@ from anabranch.cluster.builder import ImageBuilder
 from anabranch.meta import paths
 from anabranch.meta.documents import (
     BrokerDocument,
+    BrokerPlace,
     BrokersSeenDocument,
     ConfigDocument,
     ControllerDocument,
@@ -184,14 +185,6 @@ def test_brokers_and_the_controller_come_and_go() -> None:
     assert image.controller_id == NO_BROKER
 
 
-def test_brokers_that_were_seen_and_are_not_there_are_away() -> None:
-    seen = (paths.CONTROLLER_BROKERS, BrokersSeenDocument({B1: 7, B2: 8}))
-    image = applied(EMPTY, ("/brokers/1", BrokerDocument("h", 9)), seen)
-    assert image.away == {B2}
-    assert applied(image, ("/brokers/1", None)).away == {B1, B2}
-    assert applied(image, (paths.CONTROLLER_BROKERS, BrokersSeenDocument({B1: 7}))).away == set()
-
-
 def test_configs() -> None:
     image = applied(
         EMPTY,
@@ -274,3 +267,10 @@ def test_collision_keys() -> None:
     assert key("plain-name") is None
     assert key("a.b_c") == key("a_b.c") == key("a_b_c")
     assert key("a.b") != key("persistent://x/y/a.b")
+
+
+def test_brokers_that_were_seen_and_are_away() -> None:
+    seen = BrokersSeenDocument({B1: 5, B2: 6}, {}, {B1: BrokerPlace("a", 1), B2: BrokerPlace("b", 2, "r")})
+    image = applied(EMPTY, (paths.CONTROLLER_BROKERS, seen), (paths.broker(B1), BrokerDocument("a", 1)))
+    assert image.away == [BrokerImage(B2, "b", 2, "r")]
+    assert applied(image, (paths.CONTROLLER_BROKERS, None)).away == []

@@ -166,9 +166,9 @@ async def test_topics_are_made_and_grow_while_a_broker_is_away(brokers: Brokers)
     """It gets replicas, is not in sync, and leads nothing."""
     stores, clusters = zip(*[await brokers.join(id) for id in (1, 2, 3)], strict=True)
     one, other = clusters[:2]
-    await until(lambda: other.image.seen_brokers == {B1, B2, B3})
+    await until(lambda: set(other.image.seen_brokers) == {B1, B2, B3})
     await stores[2].close()
-    await until(lambda: other.image.away == {B3})
+    await until(lambda: [broker.id for broker in other.image.away] == [B3])
     await other.create_topic(NewTopic(ORDERS, 2, 3))
     await other.add_partitions(ORDERS, 3)
     await until(lambda: [sorted(partition_of(one, index).isr) for index in range(3)] == [[1, 2]] * 3)

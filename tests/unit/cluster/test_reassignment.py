@@ -2,7 +2,11 @@
 
 import pytest
 
-from anabranch.base.errors import InvalidReplicaAssignment, NoReassignmentInProgress
+from anabranch.base.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    NoReassignmentInProgress,
+)
 from anabranch.base.ids import BrokerId, LeaderEpoch
 from anabranch.cluster.partition_states import change_isr
 from anabranch.cluster.reassignment import cancel, complete, originals, reassign
@@ -45,7 +49,7 @@ def test_what_only_leaves_is_gone_at_once() -> None:
     state = reassign(at_first(), ids(2), LIVE, same_factor=False)
     assert (state.replicas, state.leader, state.leader_epoch, state.isr) == (ids(2), 2, 1, ids(2))
     assert not state.removing
-    with pytest.raises(InvalidReplicaAssignment, match="factor"):
+    with pytest.raises(InvalidReplicationFactor, match="factor"):
         reassign(at_first(), ids(2), LIVE, same_factor=True)
 
 
@@ -75,3 +79,9 @@ def test_another_one_takes_its_place() -> None:
 def test_what_cannot_be(target: tuple[int, ...]) -> None:
     with pytest.raises(InvalidReplicaAssignment):
         reassign(at_first(), ids(*target), LIVE, same_factor=False)
+
+
+def test_a_broker_that_is_away_is_waited_for() -> None:
+    state = reassign(at_first(), ids(1, 9), LIVE, same_factor=True, away=ids(9))
+    assert (state.replicas, state.adding, state.removing) == (ids(1, 9, 2), ids(9), ids(2))
+    assert (state.leader, state.isr) == (1, ids(1, 2))

@@ -1,8 +1,7 @@
 """DescribeCluster (60): the brokers, the controller, the cluster's id.
 
 v1 asks for brokers or for controllers.  We have no separate controllers, and Kafka's brokers refuse
-that as well.  v2 asks whether brokers that are registered but fenced should be named too: there are
-none, a broker that is not alive is not registered.
+that as well.  v2 asks whether brokers that are fenced should be named too: ours are those that are away.
 """
 
 from typing import Any
@@ -22,12 +21,15 @@ def describe_cluster(request: Any, ctx: RequestContext) -> Answer:
         message = f"there are no endpoints of type {request.endpoint_type}"
         return _refused(ErrorCode.unsupported_endpoint_type, message)
     image = ctx.services.cluster.image
+    listed = [broker | {"is_fenced": False} for broker in brokers(image.brokers.values(), "broker_id")]
+    if request.include_fenced_brokers:
+        listed += [broker | {"is_fenced": True} for broker in brokers(image.away, "broker_id")]
     asked = request.include_cluster_authorized_operations
     return {
         "error_message": None,
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
-        "brokers": [broker | {"is_fenced": False} for broker in brokers(image, "broker_id")],
+        "brokers": listed,
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
     }
 

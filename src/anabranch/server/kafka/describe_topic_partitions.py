@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.base.errors import InvalidTopicName
 from anabranch.base.ids import TopicName
-from anabranch.meta.image import ClusterImage, TopicImage
+from anabranch.meta.image import ClusterImage, PartitionImage, TopicImage
 from anabranch.server.kafka.described import NOT_ASKED, TOPIC_OPERATIONS, partition
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 from anabranch.wire.kafka.schema import ErrorCode
@@ -70,12 +70,15 @@ def _topic(image: ClusterImage, name: str, topic: TopicImage, indexes: range) ->
         "name": name,
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
-        "partitions": [
-            partition(image, topic.partitions[index]) | {"eligible_leader_replicas": [], "last_known_elr": []}
-            for index in indexes
-        ],
+        "partitions": [_partition(image, topic.partitions[index]) for index in indexes],
         "topic_authorized_operations": TOPIC_OPERATIONS,
     }
+
+
+def _partition(image: ClusterImage, state: PartitionImage) -> Answer:
+    """That nobody leads it is no error here."""
+    told = partition(image, state)
+    return told | {"error_code": ErrorCode.none, "eligible_leader_replicas": [], "last_known_elr": []}
 
 
 def _error(name: str, code: ErrorCode) -> Answer:

@@ -22,11 +22,11 @@ GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def brokers(image: ClusterImage, id_field: str, others: Iterable[BrokerImage] = ()) -> list[dict[str, Any]]:
-    """Those that are registered, and `others`; `id_field` is what the API calls a broker's id."""
+def brokers(listed: Iterable[BrokerImage], id_field: str) -> list[dict[str, Any]]:
+    """`id_field` is what the API calls a broker's id."""
     return [
         {id_field: broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
-        for broker in (*image.brokers.values(), *others)
+        for broker in listed
     ]
 
 
@@ -41,3 +41,13 @@ def partition(image: ClusterImage, state: PartitionImage) -> dict[str, Any]:
         "isr_nodes": state.isr,
         "offline_replicas": [id for id in state.replicas if id not in image.brokers],
     }
+
+
+def partition_for_oldest(image: ClusterImage, state: PartitionImage) -> dict[str, Any]:
+    """For Metadata's version 0: without replicas that are offline, and an error if there are any."""
+    told = partition(image, state)
+    if told["offline_replicas"] and not told["error_code"]:
+        told["error_code"] = ErrorCode.replica_not_available
+    for which in ("replica_nodes", "isr_nodes"):
+        told[which] = [id for id in told[which] if id in image.brokers]
+    return told

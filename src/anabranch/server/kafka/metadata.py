@@ -1,6 +1,7 @@
 """Metadata (3): the brokers, and for each topic its partitions and who leads them.
 
     asks for all topics      v0 by an empty list, later by null
+    replicas that are away   v0 leaves them out: REPLICA_NOT_AVAILABLE
     by id                    v12; v10 and v11 have the field but refuse it
     may create               v4 says whether; before, asking is enough
     says what may be done    v8 for topics, and for the cluster until v10
@@ -53,7 +54,7 @@ async def metadata(request: Any, ctx: RequestContext) -> Answer:
         CLUSTER_OPERATIONS if getattr(request, "include_cluster_authorized_operations", False) else NOT_ASKED
     )
     return {
-        "brokers": brokers(image, "node_id", ctx.services.doubted.removed),
+        "brokers": brokers([*image.brokers.values(), *ctx.services.doubted.removed], "node_id"),
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
         "topics": await _describe(image, found, request, ctx),

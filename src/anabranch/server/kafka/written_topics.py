@@ -8,7 +8,7 @@ with all of them kept the answer is a thousand copies, under a millisecond.
 
 from anabranch.base.ids import BrokerId
 from anabranch.meta.image import ClusterImage, TopicImage
-from anabranch.server.kafka.described import partition
+from anabranch.server.kafka.described import partition, partition_for_oldest
 from anabranch.wire.kafka.encoder import item_encoder
 
 _METADATA = 3
@@ -33,13 +33,14 @@ class WrittenTopics:
             return kept[1]
         self._make_room(image)
         out = bytearray()
+        described = partition if version > 0 else partition_for_oldest
         item_encoder(_METADATA, version, "topics")(
             out,
             {
                 "name": shown_as,
                 "topic_id": topic.id,
                 "is_internal": topic.is_internal,
-                "partitions": [partition(image, state) for state in topic.partitions],
+                "partitions": [described(image, state) for state in topic.partitions],
                 "topic_authorized_operations": operations,
             },
         )

@@ -1,5 +1,11 @@
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from anabranch.base.ids import BrokerId
+from anabranch.meta.image import BrokerImage, ClusterImage
+from anabranch.server.kafka.describe_cluster import describe_cluster
 from anabranch.wire.kafka.schema import ErrorCode
 from tests.unit.server.kafka.whole_broker import WholeBroker
 
@@ -32,3 +38,17 @@ async def test_other_kinds_of_node(broker: WholeBroker, kind: int, code: ErrorCo
     assert (answer.error_code, answer.cluster_id, answer.controller_id) == (code, "", -1)
     assert (answer.brokers, answer.cluster_authorized_operations) == ((), NOT_ASKED)
     assert answer.error_message
+
+
+@pytest.mark.parametrize(("asked", "told"), [(False, {1: False}), (True, {1: False, 2: True})])
+def test_a_broker_that_is_away_is_fenced(asked: bool, told: dict[int, bool]) -> None:
+    one, two = (BrokerImage(BrokerId(id), "h", 9090 + id, "r") for id in (1, 2))
+    image = ClusterImage(cluster_id="c", brokers={one.id: one}, seen_brokers={one.id: one, two.id: two})
+    services = SimpleNamespace(cluster=SimpleNamespace(image=image))
+    request = SimpleNamespace(
+        endpoint_type=1, include_fenced_brokers=asked, include_cluster_authorized_operations=False
+    )
+    context: Any = SimpleNamespace(services=services)
+    listed = describe_cluster(request, context)["brokers"]
+    assert {broker["broker_id"]: broker["is_fenced"] for broker in listed} == told
+    assert listed[-1]["port"] == 9090 + len(told)
