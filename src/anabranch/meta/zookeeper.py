@@ -11,8 +11,9 @@ armed again and all who watch hear `EventKind.MISSED`.
 
 A request that was on its way when the connection broke fails with Unavailable, and may have been done.
 Reads come from the server that the session is connected to, which may lag behind what other sessions
-wrote by a moment; what decides is a version or a check in the write.  A scan shows all that was written before
-it: whoever begins with one, or goes on after a session was lost, takes what it does not see for not there.
+wrote by a moment; what decides is a version or a check in the write.  A scan shows all that was written
+before it: whoever begins with one, or goes on after a session was lost, takes what it does not see for not
+there.
 """
 
 import asyncio

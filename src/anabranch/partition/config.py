@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from anabranch.base.config import LONG_MAX, Kind, at_least, option
+from anabranch.base.config import LONG_MAX, Kind, at_least, one_of, option
+
+_SELECTORS = "org.apache.kafka.common.replica."
+LEADER, RACK_AWARE = f"{_SELECTORS}LeaderSelector", f"{_SELECTORS}RackAwareReplicaSelector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,14 @@ class ReplicationConfig:
         30_000,
         at_least(1),
         "How long a follower waits for a leader's answer, beside what the leader may wait.",
+    )
+    selector_class: str | None = option(
+        "replica.selector.class",
+        Kind.CLASS,
+        None,
+        one_of("", LEADER, RACK_AWARE),
+        f"Where consumers read: with `{RACK_AWARE}` from a follower in their rack (`client.rack`), else from "
+        "the leader.",
     )
     leader_throttled_rate: int = option(
         "leader.replication.throttled.rate",

@@ -38,6 +38,7 @@ from anabranch.partition.folders import (
     partition_folder,
     stored_bytes,
 )
+from anabranch.partition.followed import Followed
 from anabranch.partition.partition import Partition
 from anabranch.partition.points import Points
 from anabranch.partition.replica import Replica
@@ -281,15 +282,38 @@ class PartitionHost:
     def topic_by_id(self, topic_id: UUID | None) -> ServedTopic | None:
         return None if topic_id is None else self._by_id.get(topic_id)
 
-    def partition(self, topic: TopicName | str, index: int) -> Partition:
-        return self.partition_of(self.topic(topic if isinstance(topic, str) else topic.kafka), index)
+    def partition(self, topic: TopicName | str, index: int, known_epoch: int = -1) -> Partition:
+        found = self.topic(topic if isinstance(topic, str) else topic.kafka)
+        return self.partition_of(found, index, known_epoch)
 
-    def partition_of(self, topic: ServedTopic, index: int) -> Partition:
-        """A partition that this broker leads.  NotOwner if another one does."""
+    def partition_of(self, topic: ServedTopic, index: int, known_epoch: int = -1) -> Partition:
+        """A partition that this broker leads.  NotOwner if another one does.
+
+        Before that, where there is a replica, FencedLeaderEpoch or UnknownLeaderEpoch if a client knows
+        another epoch, `known_epoch`.
+        """
         partitions = topic.partitions
         if not 0 <= index < len(partitions):
             raise UnknownTopic(f"topic {topic.name.kafka} has no partition {index}")
-        return partitions[index] or self._lead(topic, index)
+        found = partitions[index]
+        if found is None:
+            topic.check_known_epoch(self._broker, index, known_epoch)
+            return self._lead(topic, index)
+        found.check_leader_epoch(known_epoch)
+        return found
+
+    def followed(self, topic: ServedTopic, index: int, known_epoch: int = -1) -> Followed:
+        """This broker's copy of a partition that it follows; refuses as `partition_of`."""
+        return Followed(topic, self.replica(topic, index, known_epoch), self._around)
+
+    def replica(self, topic: ServedTopic, index: int, known_epoch: int = -1) -> Replica:
+        """This broker's copy of a partition, whoever leads it; refuses as `partition_of`."""
+        if not 0 <= index < len(topic.partitions):
+            raise UnknownTopic(f"topic {topic.name.kafka} has no partition {index}")
+        if not self.has_replica(topic, index):
+            raise topic.elsewhere(topic.image.partitions[index])
+        topic.check_known_epoch(self._broker, index, known_epoch)
+        return self.replica_of(topic, index)
 
     def leader_epoch(self, topic: str, index: int) -> int:
         """The epoch in which this broker leads a partition, opened or not.  NotOwner if another one does."""
@@ -305,7 +329,9 @@ class PartitionHost:
 
     def is_open(self, topic: ServedTopic | None, index: int) -> bool:
         """Whether finding this partition takes no time: its log is open, or there is none."""
-        return topic is None or not 0 <= index < len(topic.partitions) or topic.partitions[index] is not None
+        if topic is None or not 0 <= index < len(topic.replicas):
+            return True
+        return topic.replicas[index] is not None or not self.has_replica(topic, index)
 
     def is_throttled(self, partition: Partition) -> bool:
         """Whether what is sent of a partition to who is not in sync is limited."""

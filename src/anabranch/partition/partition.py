@@ -45,6 +45,7 @@ from anabranch.log.append_entries import append_entries
 from anabranch.log.compacted import CompactedLog
 from anabranch.log.config import LogConfig
 from anabranch.log.flusher import is_due
+from anabranch.log.local_log import LocalLog
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.meta.image import PartitionImage
 from anabranch.partition import times
@@ -532,11 +533,7 @@ class Partition:
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client that knows another leader than this one; -1 knows none."""
-        if epoch in (-1, self.leader_epoch):
-            return
-        if epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(f"leader epoch {epoch} is over, {self.leader_epoch} is current")
-        raise UnknownLeaderEpoch(f"leader epoch {epoch} is not known here yet")
+        check_leader_epoch(epoch, self.leader_epoch)
 
     @property
     def knows_its_end(self) -> bool:
@@ -548,10 +545,7 @@ class Partition:
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` that wrote anything, and where it ended."""
-        latest, end = self.log.epochs.latest, self.log.log_end
-        if latest < epoch <= self.leader_epoch:  # nothing of it is here, nor of a later one
-            return (epoch if latest < 0 or epoch == self.leader_epoch else latest), end
-        return self.log.epochs.end_of(epoch, end)
+        return end_of_epoch(self.log, self.leader_epoch, epoch)
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start`..`end`."""
@@ -561,3 +555,20 @@ class Partition:
 def _tell(moved: "asyncio.Future[None]") -> None:
     if not moved.done():
         moved.set_result(None)
+
+
+def check_leader_epoch(known: int, current: int) -> None:
+    """Refuse who knows another leader than the `current` one; -1 knows none."""
+    if known in (-1, current):
+        return
+    if known < current:
+        raise FencedLeaderEpoch(f"leader epoch {known} is over, {current} is current")
+    raise UnknownLeaderEpoch(f"leader epoch {known} is not known here yet")
+
+
+def end_of_epoch(log: LocalLog, current: int, epoch: int) -> tuple[int, int]:
+    """The largest epoch up to `epoch` that wrote anything, and where it ended; `current` is the leader's."""
+    latest, end = log.epochs.latest, log.log_end
+    if latest < epoch <= current:  # nothing of it is here, nor of a later one
+        return (epoch if latest < 0 or epoch == current else latest), end
+    return log.epochs.end_of(epoch, end)

@@ -13,6 +13,7 @@ A role is never revived: `lead` takes a new one each time, `resign` drops the on
 from typing import TYPE_CHECKING
 
 from anabranch.base.ids import TopicName
+from anabranch.base.waiters import Waiters
 from anabranch.log.checkpoints import TopicPartition
 from anabranch.log.config import LogConfig
 from anabranch.log.local_log import LocalLog
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Replica:
-    __slots__ = ("_high_watermark", "index", "is_closed", "key", "leader", "log", "topic")
+    __slots__ = ("_high_watermark", "index", "is_closed", "key", "leader", "log", "readers", "topic")
 
     def __init__(
         self, topic: TopicName, index: int, key: TopicPartition, log: LocalLog, high_watermark: int
@@ -34,6 +35,8 @@ class Replica:
         self.log = log
         self.leader: Partition | None = None
         self.is_closed = False
+        self.readers = Waiters()
+        """Who reads it while this broker follows (`Followed`)."""
         self._high_watermark = max(log.log_start, min(high_watermark, log.log_end))
 
     def __lt__(self, other: "Replica") -> bool:
@@ -62,6 +65,7 @@ class Replica:
     def lead(self, leader: "Partition") -> None:
         assert self.leader is None, f"{self} is led already"
         self.leader = leader
+        self.readers.wake()
 
     def resign(self) -> None:
         """Another broker leads, or nobody: what is known to be safe stays known."""
@@ -70,8 +74,11 @@ class Replica:
 
     def follow_to(self, high_watermark: int) -> None:
         """The leader says that everything below is safe, of what this replica has."""
-        self._high_watermark = max(self._high_watermark, min(high_watermark, self.log.log_end))
+        before = self._high_watermark
+        self._high_watermark = max(before, min(high_watermark, self.log.log_end))
         self.log.producers.safe_below(self._high_watermark)
+        if self._high_watermark > before:
+            self.readers.wake()
 
     def truncated(self) -> None:
         """The log was cut: nothing is safe that is not there."""
@@ -80,6 +87,7 @@ class Replica:
     def close(self) -> None:
         """The partition is gone from this broker: its files are closed and may be removed."""
         self.is_closed = True
+        self.readers.wake()
         for segment in self.log.segments:
             segment.close()
         if self.log.view is not None:

@@ -8,7 +8,7 @@ from anabranch.base.ids import BrokerId, id_text
 from anabranch.log.checkpoints import TopicPartition
 from anabranch.log.config import LogConfig
 from anabranch.meta.image import PartitionImage, TopicImage
-from anabranch.partition.partition import Partition
+from anabranch.partition.partition import Partition, check_leader_epoch
 from anabranch.partition.replica import Replica
 
 _NONE: Mapping[int, int] = {}
@@ -45,6 +45,15 @@ class ServedTopic:
                 "was started again, and waits for the next election"
             )
         return state
+
+    def check_known_epoch(self, broker: BrokerId, index: int, epoch: int) -> None:
+        """Refuse who knows another leader than there is, where `broker` has a replica; -1 knows none.
+
+        As in Kafka, where that comes before the question whether this broker leads.
+        """
+        state = self.image.partitions[index]
+        if epoch != -1 and broker in state.replicas:
+            check_leader_epoch(epoch, state.leader_epoch)
 
     def elsewhere(self, state: PartitionImage) -> NotOwner:
         """What they are told who ask here for a partition that has another leader."""

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from anabranch.log.local_log import LocalLog
 from anabranch.log.producers import Producer
 from anabranch.partition.partition import Partition
 
@@ -28,9 +29,9 @@ def standing_of(partition: Partition) -> Standing:
     )
 
 
-def producers_of(partition: Partition) -> list[Producer]:
+def producers_of(log: LocalLog) -> list[Producer]:
     """Those that number what they write, or write in transactions."""
-    return list(partition.log.producers)
+    return list(log.producers)
 
 
 def producer_of(partition: Partition, producer_id: int) -> Producer | None:

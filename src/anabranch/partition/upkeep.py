@@ -232,7 +232,7 @@ class Upkeep:
         await asyncio.shield(self._noting)
 
     async def _note_cuts(self) -> None:
-        """Write down what was cut by now, all of it at once: after an election that may be half of all logs."""
+        """Write down what was cut by now, all at once: after an election that may be half of all logs."""
         await asyncio.sleep(0)
         self._noting = None
         self._moved |= {RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS}

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (34): move replicas to another folder of this broker, of which there is one.
 
 A replica that is to be where it is, is.  Another folder is LOG_DIR_NOT_FOUND, and a partition of which this
-broker has no replica stays where it may be made: Kafka takes note of that, and with one folder there is
-nothing to note.
+broker has no replica is REPLICA_NOT_AVAILABLE: Kafka takes note of where it may be made, and with one folder
+there is nothing to note.
 """
 
 from pathlib import Path
@@ -23,8 +23,12 @@ def alter_replica_log_dirs(request: Any, ctx: RequestContext) -> Answer:
             served = host.find(topic.name)
             count = 0 if served is None else served.image.partition_count
             for index in topic.partitions:
-                code = ErrorCode.none if is_ours else ErrorCode.log_dir_not_found
-                if is_ours and not 0 <= index < count:
+                if not is_ours:
+                    code = ErrorCode.log_dir_not_found
+                elif served is None or not 0 <= index < count:
                     code = ErrorCode.unknown_topic_or_partition
+                else:
+                    has_it = host.has_replica(served, index)
+                    code = ErrorCode.none if has_it else ErrorCode.replica_not_available
                 topics.setdefault(topic.name, []).append({"partition_index": index, "error_code": code})
     return {"results": [{"topic_name": name, "partitions": parts} for name, parts in topics.items()]}

@@ -1,6 +1,6 @@
 """Current leaders: whom a client that asked the wrong broker, or with an old epoch, should ask (KIP-951)."""
 
-from anabranch.base.errors import FencedLeaderEpoch, NotOwner
+from anabranch.base.errors import FencedLeaderEpoch, NotOwner, UnknownTopic, UnknownTopicId
 from anabranch.base.ids import BrokerId
 from anabranch.partition.host import PartitionHost
 from anabranch.server.fetch_sessions import Wanted
@@ -25,4 +25,6 @@ def not_fetched(error: Exception, wanted: Wanted, host: PartitionHost) -> Fetche
     if topic is not None:
         state = topic.image.partitions[wanted.index]
         leader = CurrentLeader(state.leader, state.leader_epoch)
-    return Fetched(wanted.index, code_of(error), -1, -1, -1, None, None, leader=leader)
+    # As Kafka has it: an empty list of what is not there, none of what cannot be read.
+    aborted: list[tuple[int, int]] | None = [] if isinstance(error, UnknownTopic | UnknownTopicId) else None
+    return Fetched(wanted.index, code_of(error), -1, -1, -1, aborted, None, leader=leader)

@@ -1,6 +1,6 @@
-"""DescribeLogDirs (35): the data folder, and how many bytes each replica of this broker takes in it.
+"""DescribeLogDirs (35): the data folder, and how many bytes each partition takes in it.
 
-Null asks for all replicas; of those that are named, the ones that are not here are left out.  A
+Null asks for all partitions; of those that are named, the ones that are not here are left out.  A
 partition that was never opened is not opened for this: its folder is measured, in a thread.
 
 v3 has an error code of its own, v4 the size of the file system and what is free, v5 whether the
@@ -39,20 +39,19 @@ async def describe_log_dirs(request: Any, ctx: RequestContext) -> Answer:
 
 
 def _wanted(request: Any, host: PartitionHost) -> dict[tuple[TopicName, int], None]:
-    """The partitions asked for that have a replica here, each once."""
+    """The partitions asked for that are here, each once."""
     served = {topic.name.kafka: topic for topic in host.topics()}
     if request.topics is None:
-        wanted = [(topic, range(len(topic.partitions))) for topic in served.values()]
+        wanted = [(topic, index) for topic in served.values() for index in range(len(topic.partitions))]
     else:
         wanted = [
-            (served[asked.topic], asked.partitions) for asked in request.topics if asked.topic in served
+            (served[asked.topic], index)
+            for asked in request.topics
+            if asked.topic in served
+            for index in asked.partitions
+            if 0 <= index < len(served[asked.topic].partitions)
         ]
-    return {
-        (topic.name, index): None
-        for topic, indexes in wanted
-        for index in indexes
-        if host.has_replica(topic, index)
-    }
+    return {(topic.name, index): None for topic, index in wanted if host.has_replica(topic, index)}
 
 
 async def _sizes(

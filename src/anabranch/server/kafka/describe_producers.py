@@ -1,4 +1,4 @@
-"""DescribeProducers (61): what each idempotent producer last wrote to a partition.
+"""DescribeProducers (61): what each idempotent producer last wrote to a partition, as a replica of it knows.
 
 A partition is answered once, however often it is named: an answer is far longer than the question.
 """
@@ -31,7 +31,8 @@ def describe_producers(request: Any, ctx: RequestContext) -> Answer:
 def _partition(host: PartitionHost, topic: str, index: int) -> Answer:
     answer: Answer = {"partition_index": index, "error_message": None, "active_producers": []}
     try:
-        producers = producers_of(host.partition(TopicName.from_kafka(topic), index))
+        served = host.topic(TopicName.from_kafka(topic).kafka)
+        producers = producers_of(host.replica(served, index).log)
     except (AnabranchError, OSError) as error:
         return answer | {"error_code": code_of(error), "error_message": message_of(error)}
     return answer | {"active_producers": [_producer(producer) for producer in producers]}

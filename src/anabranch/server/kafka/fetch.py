@@ -10,6 +10,9 @@ tell.  Else it waits to be woken by one of its partitions or by its deadline, an
 moved, and at everything once that is enough, so that a fetch of thousands of partitions costs those who
 write to one of them no more than a fetch of one.
 
+From v11 on a consumer may read from a follower, too (KIP-392), as far as that one knows what is safe; the
+leader may send it there (`preferred_replica`).
+
 Byte limits (KIP-74): each partition gives at most its own and what is left of the request's; only the
 first batch of the whole answer may exceed them, so that a consumer always makes progress.
 """
@@ -20,12 +23,15 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
-from anabranch.base.errors import AnabranchError, OffsetOutOfRange, UnknownTopicId
+from anabranch.base.errors import AnabranchError, NotOwner, OffsetOutOfRange, UnknownTopicId
 from anabranch.base.ids import BrokerId
 from anabranch.base.network import Chunk, FileRange
 from anabranch.base.waiters import Waiter
 from anabranch.log.compacted import CompactedLog
+from anabranch.meta.image import NO_BROKER
 from anabranch.partition.compacted_part import compacted_part
+from anabranch.partition.config import RACK_AWARE
+from anabranch.partition.followed import Followed
 from anabranch.partition.kafka_part import kafka_part
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation
@@ -33,6 +39,7 @@ from anabranch.server.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from anabranch.server.handover_records import passed, unacked_part
 from anabranch.server.kafka.current_leaders import not_fetched
 from anabranch.server.kafka.errors import code_of
+from anabranch.server.kafka.preferred_replica import preferred_replica
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
 from anabranch.server.kafka.replica_fetch import read_for_replica
 from anabranch.subscriptions.cursor import Cursor
@@ -41,6 +48,7 @@ from anabranch.wire.kafka.fetch import COMPACTED, DESCRIBED, Fetched, read_fetch
 _OPENED_A_TURN = 16  # half a millisecond each, if they are new
 _RETRY_S = 0.1
 _TRANSLATED_S = 5.0
+_FIRST_FROM_FOLLOWERS = 11
 _MOST_BYTES = 1 << 30  # with the oversized batch and the headers, what the length of an answer can say
 
 
@@ -66,6 +74,7 @@ def fetch(frame: memoryview, at: int, ctx: RequestContext) -> Reply | Waiting | 
         wishes=request.wishes,
         replica=request.replica_id,
         replica_epoch=request.replica_epoch,
+        rack=request.rack if services.config.current.replication.selector_class == RACK_AWARE else "",
     )
     if len(wanted) > _OPENED_A_TURN and work.opens_many():
         return work.open_and_answer()
@@ -95,6 +104,7 @@ class Fetch(ToldAtOnce):
         "_min_bytes",
         "_moved",
         "_partitions",
+        "_rack",
         "_replica",
         "_replica_epoch",
         "_scheduled",
@@ -121,6 +131,7 @@ class Fetch(ToldAtOnce):
         wishes: int,
         replica: int,
         replica_epoch: int,
+        rack: str,
     ) -> None:
         super().__init__()
         self._ctx = ctx
@@ -134,7 +145,9 @@ class Fetch(ToldAtOnce):
         self._wishes = wishes
         self._replica = BrokerId(replica)
         self._replica_epoch = replica_epoch
-        self._partitions: list[Partition | None] = []
+        self._rack = rack
+        """Empty unless there may be a nearer replica than the leader."""
+        self._partitions: list[Partition | Followed | None] = []
         self._found: list[Fetched] = []
         self._size = 0
         self._failed = False
@@ -161,11 +174,11 @@ class Fetch(ToldAtOnce):
         """Read every partition as it stands now."""
         left = self._max_bytes
         found: list[Fetched] = []
-        partitions: list[Partition | None] = []
+        partitions: list[Partition | Followed | None] = []
         self._failed = False
         self._translating.clear()
         for i, wanted in enumerate(self._wanted):
-            partition: Partition | None = None
+            partition: Partition | Followed | None = None
             try:
                 partition = self._partition(wanted)
                 one = self._read(partition, i, left)
@@ -173,7 +186,7 @@ class Fetch(ToldAtOnce):
                 self._failed = True
                 one = not_fetched(error, wanted, self._services.partitions)
             partitions.append(partition)
-            if one.diverging is not None:
+            if one.diverging is not None or one.preferred_replica >= 0:
                 self._failed = True
             left -= one.size_bytes
             found.append(one)
@@ -199,23 +212,33 @@ class Fetch(ToldAtOnce):
         self.look()
         return self.answer()
 
-    def _partition(self, wanted: Wanted) -> Partition:
+    def _partition(self, wanted: Wanted) -> Partition | Followed:
         host = self._services.partitions
         if isinstance(wanted.topic, UUID):
             topic = host.topic_by_id(wanted.topic)
             if topic is None:
                 raise UnknownTopicId(f"there is no topic with the id {wanted.topic}")
-            return host.partition_of(topic, wanted.index)
-        return host.partition(wanted.topic, wanted.index)
+        else:
+            topic = host.topic(wanted.topic)
+        try:
+            return host.partition_of(topic, wanted.index, wanted.leader_epoch)
+        except NotOwner:
+            if self._replica >= 0 or self._wishes or self._ctx.version < _FIRST_FROM_FOLLOWERS:
+                raise
+            return host.followed(topic, wanted.index)
 
-    def _read(self, partition: Partition, i: int, left: int) -> Fetched:
+    def _read(self, partition: Partition | Followed, i: int, left: int) -> Fetched:
         wanted = self._wanted[i]
         partition.check_leads()
         partition.check_leader_epoch(wanted.leader_epoch)
+        if self._rack and (nearer := self._nearer(partition, wanted)) is not None:
+            return nearer
         if wanted.last_fetched_epoch >= 0:
             diverging = self._divergence(partition, wanted)
             if diverging is not None:
-                return Fetched(wanted.index, 0, partition.high_watermark, -1, -1, None, None, diverging)
+                return Fetched(wanted.index, 0, *_ends(partition), None, None, diverging)
+        if isinstance(partition, Followed):
+            return self._read_here(partition, wanted, wanted.fetch_offset, left)
         if self._replica >= 0:
             most = min(wanted.max_bytes, max(left, 0))
             whole_first = left == self._max_bytes
@@ -237,6 +260,26 @@ class Fetch(ToldAtOnce):
         if not self._services.handovers.are_none:
             ahead = self._services.handovers.ahead_of(self._ctx.peer, self._ctx.client_id, partition, offset)
             offset = offset if ahead is None else ahead.next_unacked(offset)
+        found = self._read_here(partition, wanted, offset, left)
+        records = found.records
+        if isinstance(records, FileRange) and (partition.has_entries or ahead is not None):
+            return found._replace(records=self._prepared(partition, i, records, ahead))
+        if offset > wanted.fetch_offset:
+            return found._replace(records=passed(wanted.fetch_offset, offset, partition.leader_epoch))
+        return found
+
+    def _nearer(self, partition: Partition | Followed, wanted: Wanted) -> Fetched | None:
+        """The replica that a consumer should read from instead."""
+        if self._replica >= 0 or isinstance(partition, Followed):
+            return None
+        brokers = self._services.cluster.image.brokers
+        preferred = preferred_replica(partition, self._rack, wanted.fetch_offset, brokers)
+        if preferred == NO_BROKER:
+            return None
+        return Fetched(wanted.index, 0, *_ends(partition), None, None, preferred_replica=preferred)
+
+    def _read_here(self, partition: Partition | Followed, wanted: Wanted, offset: int, left: int) -> Fetched:
+        """What is stored from `offset` on."""
         records = partition.read(
             offset,
             min(wanted.max_bytes, max(left, 0)),
@@ -244,20 +287,8 @@ class Fetch(ToldAtOnce):
             whole_first=left == self._max_bytes,
         )
         aborted = partition.aborted(offset, self._isolation, records)
-        given: Chunk | None = records
-        if records is not None and (partition.has_entries or ahead is not None):
-            given = self._prepared(partition, i, records, ahead)
-        elif offset > wanted.fetch_offset:
-            given = passed(wanted.fetch_offset, offset, partition.leader_epoch)
-        return Fetched(
-            wanted.index,
-            0,
-            partition.high_watermark,
-            partition.last_stable,
-            partition.log_start,
-            None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted],
-            given,
-        )
+        left_out = None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted]
+        return Fetched(wanted.index, 0, *_ends(partition), left_out, records)
 
     def _of_view(self, partition: Partition, view: CompactedLog, i: int, left: int) -> Fetched:
         wanted = self._wanted[i]
@@ -269,8 +300,7 @@ class Fetch(ToldAtOnce):
             self._translating.append((i, part))
         else:
             given = part
-        watermarks = (partition.high_watermark, partition.last_stable, partition.log_start)
-        return Fetched(wanted.index, 0, *watermarks, [], given)
+        return Fetched(wanted.index, 0, *_ends(partition), [], given)
 
     def _prepared(
         self, partition: Partition, i: int, records: FileRange, ahead: Cursor | None
@@ -286,7 +316,7 @@ class Fetch(ToldAtOnce):
             return None
         return part
 
-    def _divergence(self, partition: Partition, wanted: Wanted) -> tuple[int, int] | None:
+    def _divergence(self, partition: Partition | Followed, wanted: Wanted) -> tuple[int, int] | None:
         """Where the reader's history left ours, None if it did not."""
         epoch, end = partition.epoch_end(wanted.last_fetched_epoch)
         if epoch < 0:
@@ -317,7 +347,9 @@ class Fetch(ToldAtOnce):
         for partition, one in zip(self._partitions, self._found, strict=True):
             if partition is None or not one.size_bytes:
                 continue
-            if self._replica < 0:
+            if isinstance(partition, Followed):
+                self._services.partitions.traffic.past.bytes_out += one.size_bytes
+            elif self._replica < 0:
                 partition.bytes_out += one.size_bytes
             else:
                 partition.replication_bytes_out += one.size_bytes
@@ -329,6 +361,7 @@ class Fetch(ToldAtOnce):
             one.records is not None
             or one.error_code != 0
             or one.diverging is not None
+            or one.preferred_replica >= 0
             or one.high_watermark != wanted.high_watermark
             or one.log_start != wanted.log_start
         )
@@ -350,7 +383,7 @@ class Fetch(ToldAtOnce):
         self.answered.add_done_callback(self._leave)
         self._deadline = self._loop.call_later(seconds, self.expire)
         self._moved: set[int] = set()
-        self._watched: list[tuple[Partition, Waiter]] = [
+        self._watched: list[tuple[Partition | Followed, Waiter]] = [
             (partition, partial(self._wake, i))
             for i, partition in enumerate(self._partitions)
             if partition is not None  # there is none only where something has failed, which waits for nothing
@@ -428,3 +461,8 @@ class Fetch(ToldAtOnce):
         self._deadline.cancel()
         for partition, waiter in self._watched:
             partition.stop_waiting(waiter)
+
+
+def _ends(partition: Partition | Followed) -> tuple[int, int, int]:
+    """As an answer has them."""
+    return partition.high_watermark, partition.last_stable, partition.log_start

@@ -13,6 +13,8 @@ The answer has a timestamp where a record was found, and from v4 on the leader e
 A leader that does not know yet how far the records of those before it are safe has neither a latest offset
 nor one by time beyond what it knows: OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE (KIP-207).
 
+A follower answers those who look into replicas (-2 in place of a consumer's -1), with its own log's end.
+
 v2 has the isolation level, v4 the leader epoch that the client knows.  v10 has a time limit for
 looking at what is elsewhere.  A partition that comes twice is refused once.
 """
@@ -21,7 +23,8 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from anabranch.base.errors import AnabranchError, OffsetNotAvailable
+from anabranch.base.errors import AnabranchError, NotOwner, OffsetNotAvailable
+from anabranch.partition.followed import Followed
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Isolation, TimestampAndOffset
 from anabranch.server.kafka.errors import code_of
@@ -39,7 +42,7 @@ _FIRST_VERSION_OF = {
 }
 _NEVER = 1 << 15
 _NOTHING = TimestampAndOffset(-1, -1, -1)
-_CONSUMER = -1
+_CONSUMER, _DEBUGGER = -1, -2
 _ISOLATION = (Isolation.UNCOMMITTED, Isolation.COMMITTED)
 _SAYS_NOT_AVAILABLE = 5
 _LOOK_UPS_A_TURN = 32
@@ -74,8 +77,7 @@ async def _look_up(topic: str, part: Any, request: Any, ctx: RequestContext) -> 
         return _answer(index, ErrorCode.unknown_server_error)  # as Kafka has it
     isolation = Isolation(request.isolation_level)
     try:
-        partition = ctx.services.partitions.partition(topic, index)
-        partition.check_leader_epoch(part.current_leader_epoch)
+        partition = _partition(topic, part, request, ctx)
         isolation = isolation if request.replica_id == _CONSUMER else Isolation.LOG_END
         return _answer(index, ErrorCode.none, await _offset_for(partition, timestamp, isolation))
     except OffsetNotAvailable as error:
@@ -85,7 +87,19 @@ async def _look_up(topic: str, part: Any, request: Any, ctx: RequestContext) -> 
         return _answer(index, code_of(error))
 
 
-async def _offset_for(partition: Partition, timestamp: int, isolation: Isolation) -> TimestampAndOffset:
+def _partition(topic: str, part: Any, request: Any, ctx: RequestContext) -> Partition | Followed:
+    host, index, epoch = ctx.services.partitions, part.partition_index, part.current_leader_epoch
+    try:
+        return host.partition(topic, index, epoch)
+    except NotOwner:
+        if request.replica_id != _DEBUGGER:
+            raise
+        return host.followed(host.topic(topic), index, epoch)
+
+
+async def _offset_for(
+    partition: Partition | Followed, timestamp: int, isolation: Isolation
+) -> TimestampAndOffset:
     if timestamp == _LATEST:
         if isolation is not Isolation.LOG_END:
             _check_knows_end(partition)
@@ -106,7 +120,7 @@ async def _offset_for(partition: Partition, timestamp: int, isolation: Isolation
     return _NOTHING
 
 
-def _check_knows_end(partition: Partition) -> None:
+def _check_knows_end(partition: Partition | Followed) -> None:
     if not partition.knows_its_end:
         raise OffsetNotAvailable(f"{partition}: the leader is new and does not know the high watermark yet")
 

@@ -28,8 +28,7 @@ def offset_for_leader_epoch(request: Any, ctx: RequestContext) -> Answer:
 def _end(host: PartitionHost, topic: str, part: Any) -> Answer:
     answer = {"partition": part.partition, "leader_epoch": -1, "end_offset": -1}
     try:
-        partition = host.partition(topic, part.partition)
-        partition.check_leader_epoch(part.current_leader_epoch)
+        partition = host.partition(topic, part.partition, part.current_leader_epoch)
     except (AnabranchError, OSError) as error:
         return answer | {"error_code": code_of(error)}
     known = part.leader_epoch <= partition.leader_epoch

@@ -4,12 +4,14 @@ A coordinator sends it for partitions that it does not lead itself (`groups/mark
 transaction when all are acknowledged.  `kafka-transactions abort` sends it for a transaction that hangs: one
 that is open on a partition and that no coordinator knows of any more.  From version 2 on a marker says by
 which protocol the transaction ended; in the second its epoch is later than what it ends.
+
+As in Kafka a broker without a replica says UNKNOWN_TOPIC_OR_PARTITION, a follower NOT_LEADER_OR_FOLLOWER.
 """
 
 import asyncio
 from typing import Any, NamedTuple
 
-from anabranch.base.errors import AnabranchError, CoordinatorLoading, NotCoordinator
+from anabranch.base.errors import AnabranchError, CoordinatorLoading, NotCoordinator, NotOwner
 from anabranch.groups.effects import Producer
 from anabranch.groups.marker_queues import End
 from anabranch.groups.transaction_markers import outcomes
@@ -26,6 +28,7 @@ class _Unacknowledged(NamedTuple):
     """A partition's answer, which holds once the marker is acknowledged."""
 
     answer: Answer
+    topic: str
     acknowledged: "asyncio.Future[None]"
 
 
@@ -48,20 +51,24 @@ async def write_txn_markers(request: Any, ctx: RequestContext) -> Answer:
                 try:
                     acknowledged = await ctx.services.transactions.markers.append(topic.name, index, end)
                 except (AnabranchError, OSError) as error:
-                    answer["error_code"] = _code_of(error)
+                    answer["error_code"] = _code_of(error, topic.name, index, ctx)
                 else:
                     if acknowledged is not None:
-                        waiting.append(_Unacknowledged(answer, acknowledged))
+                        waiting.append(_Unacknowledged(answer, topic.name, acknowledged))
     if waiting:
         ctx.begun()
     found = await outcomes([one.acknowledged for one in waiting], _MOST_S)
     for one, outcome in zip(waiting, found, strict=True):
         if outcome is not None:
-            one.answer["error_code"] = _code_of(outcome)
+            one.answer["error_code"] = _code_of(outcome, one.topic, one.answer["partition_index"], ctx)
     return {"markers": [_result(producer_id, topics) for producer_id, topics in producers.items()]}
 
 
-def _code_of(error: BaseException) -> ErrorCode:
+def _code_of(error: BaseException, topic: str, index: int, ctx: RequestContext) -> ErrorCode:
+    host = ctx.services.partitions
+    served = host.find(topic)
+    if isinstance(error, NotOwner) and served is not None and not host.has_replica(served, index):
+        return ErrorCode.unknown_topic_or_partition
     if isinstance(error, CoordinatorLoading | NotCoordinator):
         return ErrorCode.not_leader_or_follower  # what a coordinator that sends markers tries again after
     return code_of(error)

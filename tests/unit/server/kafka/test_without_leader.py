@@ -71,14 +71,22 @@ async def test_produce_tells_the_current_leader(leaderless: WholeBroker, version
     assert told(answer, answer.responses[0].partition_responses[0]) == (-1, 1, [])
 
 
-@pytest.mark.parametrize("version", [4, 11, 12, 15])
+@pytest.mark.parametrize("version", [4, 10])
 async def test_fetch(leaderless: WholeBroker, version: int) -> None:
     answer = await fetched(leaderless, version)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.not_leader_or_follower
 
 
+@pytest.mark.parametrize("version", [11, 12, 15])
+async def test_fetch_from_who_is_no_leader(leaderless: WholeBroker, version: int) -> None:
+    answer = await fetched(leaderless, version)
+    (part,) = answer.responses[0].partitions
+    assert (part.error_code, part.high_watermark) == (ErrorCode.none, 2)
+    assert part.records
+
+
 async def test_fetch_tells_the_current_leader(leaderless: WholeBroker) -> None:
-    answer = await fetched(leaderless, 17)
+    answer = await fetched(leaderless, 17, current=0)
     assert told(answer, answer.responses[0].partitions[0]) == (-1, 1, [])
     await elect(leaderless, ME)
     answer = await fetched(leaderless, 17, current=1)
@@ -123,6 +131,9 @@ async def test_metadata(leaderless: WholeBroker) -> None:
     answer = await leaderless.ask(3, 12, topics=[{"name": "a"}])
     (part,) = answer.topics[0].partitions
     assert (part.error_code, part.leader_id, part.leader_epoch) == (ErrorCode.leader_not_available, -1, 1)
+    described = await leaderless.ask(75, 0, topics=[{"name": "a"}], response_partition_limit=10)
+    (part,) = described.topics[0].partitions
+    assert (part.error_code, part.leader_id, part.leader_epoch) == (ErrorCode.none, -1, 1)
     await elect(leaderless, ME)
     answer = await leaderless.ask(3, 12, topics=[{"name": "a"}])
     (part,) = answer.topics[0].partitions
@@ -163,8 +174,9 @@ async def test_a_group_whose_coordinator_resigned(controlled: WholeBroker) -> No
         answer = await controlled.ask(heartbeat, 1, **member, **topics_of)
         assert answer.error_code in RETRIABLE
     joining = {"session_timeout": 6000, "rebalance_timeout": 6000, "protocol_type": "consumer"}
-    answer = await controlled.ask(11, 5, group_id="g", member_id="", **joining)
+    answer = await controlled.ask(11, 5, group_id="g", member_id="m", **joining)
     assert answer.error_code in RETRIABLE
+    assert answer.member_id == ""
     await elect(controlled, ME, OFFSETS, shard)
     assert await coordinator(controlled, "g", 0) == ErrorCode.none
     answer = await controlled.ask(8, 8, group_id="g", topics=[{"name": "a", "partitions": [part]}])
