@@ -197,6 +197,9 @@ class DynamicConfig:
             raise Invalid(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
         layers = self.current.layers
         try:
+            for name, text in overrides.items():  # also where this broker has something else
+                if name in BROKER_OPTIONS:
+                    BROKER_OPTIONS[name].parse(text)
             BrokerConfig.build(
                 Layers(layers.static, overrides, layers.dynamic_broker)
                 if for_all

@@ -267,6 +267,13 @@ def test_illegal_overrides_are_the_requests_fault(
     assert not isinstance(caught.value, InvalidConfig)
 
 
+def test_an_illegal_override_for_all_where_this_broker_has_its_own() -> None:
+    config = dynamic()
+    config.apply({}, {"log.retention.ms": "5"})
+    with pytest.raises(Invalid, match="abc"):
+        config.check({"log.retention.ms": "abc"}, for_all=True)
+
+
 def test_legal_overrides_and_names_that_are_no_options() -> None:
     dynamic().check(
         {"log.retention.ms": "5", "sasl.kerberos.min.time.before.relogin": "58000"}, for_all=False

@@ -3,6 +3,8 @@
 The metadata are in a store of their own and not in a log of Kafka's, so `__cluster_metadata`-0 is made up:
 the controller leads it, in its epoch, as the only voter, and the other brokers watch it.  There are no
 offsets to compare; all have what there is.  v2 has where the controllers are found.
+
+A request for anything else, too, is refused as a whole.
 """
 
 from typing import Any
@@ -18,21 +20,14 @@ _LISTENER = "PLAINTEXT"
 
 @api(55, versions=(0, 2))
 def describe_quorum(request: Any, ctx: RequestContext) -> Answer:
-    cluster = ctx.services.cluster
-    image = cluster.image
-    now_ms = ctx.services.clock.now_ms()
-    topics = [
-        {
-            "topic_name": topic.topic_name,
-            "partitions": [
-                _quorum(image, now_ms)
-                if topic.topic_name == _TOPIC and part.partition_index == 0
-                else _unknown(part.partition_index)
-                for part in topic.partitions
-            ],
-        }
-        for topic in request.topics
-    ]
+    if _asked(request) != [(_TOPIC, 0)]:
+        unknown = [
+            {"topic_name": topic.topic_name, "partitions": [_unknown(part) for part in topic.partitions]}
+            for topic in request.topics
+        ]
+        return {"error_message": None, "topics": unknown, "nodes": []}
+    image = ctx.services.cluster.image
+    quorum = _quorum(image, ctx.services.clock.now_ms())
     nodes = [
         {
             "node_id": broker.id,
@@ -41,13 +36,18 @@ def describe_quorum(request: Any, ctx: RequestContext) -> Answer:
         for broker in image.brokers.values()
         if broker.id == image.controller_id
     ]
-    return {"error_message": None, "topics": topics, "nodes": nodes}
+    topic = {"topic_name": _TOPIC, "partitions": [quorum]}
+    return {"error_message": None, "topics": [topic], "nodes": nodes}
+
+
+def _asked(request: Any) -> list[tuple[str, int]]:
+    return [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
 
 
 def _quorum(image: ClusterImage, now_ms: int) -> Answer:
     controller = image.controller_id
     if controller == NO_BROKER:
-        return _unknown(0) | {"error_code": ErrorCode.leader_not_available, "error_message": "no controller"}
+        return _failed(0, ErrorCode.leader_not_available, "there is no controller")
     return {
         "partition_index": 0,
         "error_code": ErrorCode.none,
@@ -70,14 +70,19 @@ def _replica(id: BrokerId, now_ms: int) -> Answer:
     }
 
 
-def _unknown(index: int) -> Answer:
+def _unknown(part: Any) -> Answer:
+    return _failed(part.partition_index, ErrorCode.unknown_topic_or_partition, None)
+
+
+def _failed(index: int, code: ErrorCode, message: str | None) -> Answer:
+    """With the zeros that Kafka's has."""
     return {
         "partition_index": index,
-        "error_code": ErrorCode.unknown_topic_or_partition,
-        "error_message": None,
-        "leader_id": NO_BROKER,
-        "leader_epoch": -1,
-        "high_watermark": -1,
+        "error_code": code,
+        "error_message": message,
+        "leader_id": 0,
+        "leader_epoch": 0,
+        "high_watermark": 0,
         "current_voters": [],
         "observers": [],
     }

@@ -40,7 +40,7 @@ async def join_group(request: Any, ctx: RequestContext) -> Answer:
             ctx.begun,
         )
     except AnabranchError as error:
-        answer = classic_answers.not_joined(code_of(error), request.member_id)
+        answer = classic_answers.not_joined(code_of(error))
     if ctx.version < _NULL_PROTOCOL_FROM and answer["protocol_name"] is None:
         return answer | {"protocol_name": ""}
     return answer
