@@ -163,7 +163,7 @@ async def test_replicas_move_and_preferred_leaders_are_elected(
             assert [(one.partition_id, int(one.error_code)) for one in results] == [(0, 0), (7, 3)]
             await until(lambda: states(nodes, 2)[0].leader == 3)
             answer = await ask(client, ELECT_LEADERS, election_type=0, topic_partitions=None, timeout=9000)
-            assert not answer.replica_election_results
+            assert not [part for one in answer.replica_election_results for part in one.partition_result]
             quorum = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
             answer = await ask(client, QUORUM, topics=quorum)
             (part,) = answer.topics[0].partitions

@@ -56,10 +56,10 @@ async def delete_records(request: Any, ctx: RequestContext) -> Answer:
 
 def _trim(host: PartitionHost, topic: str, index: int, offset: int) -> "_Trimmed | Exception":
     try:
-        name = host.topic(topic).name
-        partition = host.partition(name, index)
-        if is_internal(name):
+        served = host.topic(topic)
+        if is_internal(served.name) and 0 <= index < len(served.partitions):
             raise InvalidTopicName(f"records of the internal topic {topic} cannot be deleted")
+        partition = host.partition_of(served, index)
         if partition.config.cleanup_policy == {"compact"}:
             raise PolicyViolation(f"cleanup.policy of topic {topic} does not allow records to be deleted")
         end = partition.high_watermark if offset == _HIGH_WATERMARK else offset

@@ -18,7 +18,7 @@ from anabranch.server.kafka.share_acks import acks_in, carry_out, member_of, pla
 from anabranch.server.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from anabranch.wire.kafka.current_leader import CurrentLeader
 
-_NO_LEADER = CurrentLeader(BrokerId(-1), -1)
+_NO_LEADER = CurrentLeader(BrokerId(0), 0)  # as Kafka has it
 
 
 @api(79, versions=(1, 2))
@@ -43,17 +43,19 @@ async def share_acknowledge(request: Any, ctx: RequestContext) -> Answer:
     topics: dict[Any, list[Answer]] = {}
     for place in places_in(request.topics):
         error_or_none = failed.get(place)
-        leader = leader_of(error_or_none) or _NO_LEADER
-        leaders.add(leader.id)
+        leader = leader_of(error_or_none)
+        if leader is not None:
+            leaders.add(leader.id)
+        told = leader or _NO_LEADER
         topics.setdefault(place[0], []).append(
             {
                 "partition_index": place[1],
                 "error_code": 0 if error_or_none is None else code_of(error_or_none),
                 "error_message": None if error_or_none is None else message_of(error_or_none),
-                "current_leader": {"leader_id": leader.id, "leader_epoch": leader.epoch},
+                "current_leader": {"leader_id": told.id, "leader_epoch": told.epoch},
             }
         )
-    told_of = [{"topic_id": id, "partitions": told} for id, told in topics.items()]
+    told_of = [{"topic_id": id, "partitions": parts} for id, parts in topics.items()]
     endpoints = [
         {"node_id": one.id, "host": one.host, "port": one.port, "rack": one.rack}
         for one in brokers.values()

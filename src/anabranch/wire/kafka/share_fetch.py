@@ -21,7 +21,7 @@ _LOCK = struct.Struct(">i")
 _PARTITION = struct.Struct(">ih")
 _SHORT = struct.Struct(">h")
 _ACQUIRED = struct.Struct(">qqhx")
-_NO_LEADER = CurrentLeader(BrokerId(-1), -1)
+_NO_LEADER = CurrentLeader(BrokerId(0), 0)  # as Kafka has it
 
 
 class SharedPart(NamedTuple):
@@ -35,7 +35,8 @@ class SharedPart(NamedTuple):
     records: Chunk | None = None
     acquired: Sequence[tuple[int, int, int]] = ()
     """First offset, last offset, how often they were delivered."""
-    leader: CurrentLeader = _NO_LEADER
+    leader: CurrentLeader | None = None
+    """Whom to ask instead."""
 
     @property
     def size_bytes(self) -> int:
@@ -63,7 +64,7 @@ def write_shared(
                 _text(one.error_message),
                 _SHORT.pack(one.ack_error_code),
                 _text(one.ack_error_message),
-                plain_leader(one.leader),
+                plain_leader(one.leader or _NO_LEADER),
                 uvarint(one.size_bytes + 1),
             )
             if one.records is not None:

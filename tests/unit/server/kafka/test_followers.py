@@ -13,6 +13,7 @@ from anabranch.meta.image import BrokerImage
 from anabranch.partition.config import RACK_AWARE
 from anabranch.partition.partition import Partition
 from anabranch.server.kafka.alter_replica_log_dirs import alter_replica_log_dirs
+from anabranch.server.kafka.delete_records import delete_records
 from anabranch.server.kafka.describe_log_dirs import describe_log_dirs
 from anabranch.server.kafka.describe_producers import describe_producers
 from anabranch.server.kafka.list_offsets import list_offsets
@@ -237,6 +238,20 @@ def test_markers_are_written_by_leaders(served: Served) -> None:
     assert marker(served) == ErrorCode.not_leader_or_follower
     change(served, leader=2, epoch=4, replicas=(2,))
     assert marker(served) == ErrorCode.unknown_topic_or_partition
+
+
+async def test_records_of_an_internal_topic_are_not_deleted_wherever_it_is_asked(served: Served) -> None:
+    async def code(topic: str) -> int:
+        part = SimpleNamespace(partition_index=0, offset=0)
+        request = SimpleNamespace(topics=[SimpleNamespace(name=topic, partitions=[part])], timeout=1000)
+        answer = await delete_records(request, context(served, 2))
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+    assert await code("t") == ErrorCode.not_leader_or_follower
+    served.topic("__consumer_offsets")
+    image = served.host.topic("__consumer_offsets").image
+    served.host.change_topic(led_by(image, 0, partition_image(0, leader=2, epoch=1, replicas=(2,))))
+    assert await code("__consumer_offsets") == ErrorCode.invalid_topic_exception
 
 
 def test_a_follower_knows_producers(served: Served) -> None:
