@@ -22,7 +22,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from cluster_requests import SECTIONS, Ask, Side
+from cluster_requests import SECTIONS
+from cluster_sides import Ask, Side
 from clusters import KafkaCluster, OurCluster
 
 _SECURITY = "security and quotas are to come"
@@ -41,13 +42,20 @@ EXPLAINED: dict[str, dict[str, str]] = {
     "API 80": {"": "the quorum of KRaft"},
     "API 81": {"": "the quorum of KRaft"},
     "describe quorum __cluster_metadata-0": {"": _QUORUM},
-    "metadata of": {".isr_nodes:": _ELR},
+    "metadata": {".isr_nodes:": _ELR},
     "describe topic partitions": {
         ".isr_nodes:": _ELR,
         ".eligible_leader_replicas:": _ELR,
         ".last_known_elr:": _ELR,
     },
     "fetch offsets at": {"topics:": "librdkafka asks again for unstable partitions only (its issue 5586)"},
+    "request 2 of a share session": {"": "who acknowledges to the wrong broker is told the right one"},
+    **{
+        f"{label} a share state at the coordinator": {
+            "": "what is done with from the start on is below the start"
+        }
+        for label in ("read", "read summary of", "read again")
+    },
     "describe configs 4": {".configs": "throttles are options as others are, and shown with their defaults"},
 }
 """By how a label begins, and what a line has: why the answers differ."""
@@ -73,6 +81,8 @@ def plain(value: Any, side: Side, name: str = "") -> Any:
         shown = {field: plain(getattr(value, field), side, field) for field in kept}
         if type(value).__name__ == "PartitionProduceResponse" and value.error_code:
             shown["log_start_offset"] = -1  # Kafka fills it in or not, by how far the batch got
+        if type(value).__name__ == "FetchResponse":  # Kafka names a topic twice that has errors and records
+            shown["responses"] = _by_partition(shown["responses"])
         return shown
     if isinstance(value, tuple):
         items = [plain(item, side, name) for item in value]
@@ -98,6 +108,15 @@ def plain(value: Any, side: Side, name: str = "") -> Any:
     if isinstance(value, str):
         return side.without_prefix(value)
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _by_partition(topics: list[Any]) -> list[Any]:
+    found = [
+        {"topic": topic.get("topic") or topic.get("topic_id")} | partition
+        for topic in topics
+        for partition in topic["partitions"]
+    ]
+    return sorted(found, key=str)
 
 
 def difference(kafka: Any, ours: Any, where: str = "") -> list[str]:
