@@ -28,15 +28,14 @@ def fail(effects: Effects, error: Exception) -> None:
     answer(effects.otherwise)
     told = refusal(error)
     for token, _ in effects.replies:
-        if isinstance(token, asyncio.Future) and not token.done():
-            token.set_exception(told)
+        if isinstance(token, asyncio.Future):
+            _tell(token, told)
 
 
 def refuse(tokens: Iterable["asyncio.Future[Answer]"]) -> None:
     """Whoever waits is to look for another coordinator."""
     for token in tokens:
-        if not token.done():
-            token.set_exception(NotCoordinator("the coordinator is served here no more"))
+        _tell(token, NotCoordinator("the coordinator is served here no more"))
 
 
 def answer(replies: list[tuple[Token, Answer]]) -> None:
@@ -44,3 +43,9 @@ def answer(replies: list[tuple[Token, Answer]]) -> None:
     for token, said in replies:
         if isinstance(token, asyncio.Future) and not token.done():
             token.set_result(said)
+
+
+def _tell(token: "asyncio.Future[Answer]", error: Exception) -> None:
+    if not token.done():
+        token.set_exception(error)
+        token.exception()  # whoever waited may have left without a word

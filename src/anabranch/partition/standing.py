@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from anabranch.log.local_log import LocalLog
 from anabranch.log.producers import Producer
 from anabranch.partition.partition import Partition
+from anabranch.partition.replica import Replica
 
 
 class Standing(NamedTuple):
@@ -29,9 +29,9 @@ def standing_of(partition: Partition) -> Standing:
     )
 
 
-def producers_of(log: LocalLog) -> list[Producer]:
+def producers_of(replica: Replica) -> list[Producer]:
     """Those that number what they write, or write in transactions."""
-    return list(log.producers)
+    return list(replica.log.producers)
 
 
 def producer_of(partition: Partition, producer_id: int) -> Producer | None:

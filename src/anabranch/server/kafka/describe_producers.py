@@ -32,7 +32,7 @@ def _partition(host: PartitionHost, topic: str, index: int) -> Answer:
     answer: Answer = {"partition_index": index, "error_message": None, "active_producers": []}
     try:
         served = host.topic(TopicName.from_kafka(topic).kafka)
-        producers = producers_of(host.replica(served, index).log)
+        producers = producers_of(host.replica(served, index))
     except (AnabranchError, OSError) as error:
         return answer | {"error_code": code_of(error), "error_message": message_of(error)}
     return answer | {"active_producers": [_producer(producer) for producer in producers]}
