@@ -16,6 +16,7 @@ is another session from then on.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
@@ -182,7 +183,8 @@ class SimSession:
             return
         self.is_closed = True
         if not self.session.is_expired:
-            await self._send(lambda: self._store.end(self._id))
+            with suppress(Unavailable):
+                await self._send(lambda: self._store.end(self._id))
             self._watches.clear()
             self.session.become(SessionState.EXPIRED)
 
@@ -274,6 +276,8 @@ class SimSession:
     def tick(self) -> None:
         store = self._store
         if self.is_closed:
+            if self._held and self._asked:  # as a client that stops: it waits for no link to be mended
+                self._tell(lambda: self._lose("the metadata session is closed"))
             return
         if not (self._pace.reaches() and self._pace.runs()):
             if self.is_connected and store.now() - self.heard_at > self.timeout_s / 3:
