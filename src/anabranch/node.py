@@ -54,6 +54,7 @@ class Node:
         self._pulsar: PulsarListener | None = None
         self._http: HttpListener | None = None
         self._reached: dict[str, Address] = {}
+        self._is_stopping = False
         self.failed: asyncio.Future[None] | None = None
 
     @property
@@ -191,12 +192,16 @@ class Node:
         self._tasks.append(task)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        if task.cancelled() or task.exception() is None or self.failed is None or self.failed.done():
+        if self._is_stopping or self.failed is None or self.failed.done():
             return
-        self.failed.set_exception(task.exception())  # type: ignore[arg-type]
+        if task.cancelled():  # by something that it waited for, or part of it would be missed by nobody
+            self.failed.set_exception(RuntimeError(f"{task.get_coro()} was cancelled"))
+        elif (error := task.exception()) is not None:
+            self.failed.set_exception(error)
 
     async def stop(self) -> None:
         """Bring the broker down cleanly."""
+        self._is_stopping = True
         await self.parts.hand_over()
         log.info("broker %d: stopping, takes no new requests", self._config.node.node_id)
         self.parts.groups.let_go()  # a rebalance may take minutes, and nobody comes to end it

@@ -91,6 +91,17 @@ async def test_one_node_stops_and_the_other_goes_on(cluster: Cluster) -> None:
         assert not a.failed.done()
 
 
+async def test_a_part_that_is_cancelled_is_missed(cluster: Cluster) -> None:
+    async with node_of(cluster, "a") as a:
+        assert a.failed is not None
+        a._tasks[-1].cancel()
+        await until(a.failed.done)
+        assert "was cancelled" in str(a.failed.exception())
+    async with node_of(cluster, "b") as b:
+        assert b.failed is not None
+    assert not b.failed.done()
+
+
 async def test_the_controller_stops_and_the_other_node_takes_over(cluster: Cluster) -> None:
     first = AsyncExitStack()
     b = await first.enter_async_context(node_of(cluster, "b"))
