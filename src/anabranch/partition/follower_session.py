@@ -1,8 +1,9 @@
 """Follower session: what of a fetch the leader knows already, so that it need not be said again (KIP-227).
 
     first         id 0, epoch 0     every partition is named; the answer has an id, or 0 if there is no room
-    then          id n, epoch 1, 2  partitions whose end, start or epochs have changed since, or that are new;
-                                    those that are not fetched any more are forgotten
+    then          id n, epoch 1, 2  partitions whose end, start or epochs have changed since, or that are new or
+                                    followed anew, so that nobody heard the last answer; those that are not
+                                    fetched any more are forgotten
     it went wrong id n, epoch 0     the leader closes that one and begins another
 
 Pure: it makes the fields of requests and is told of answers.
@@ -32,7 +33,7 @@ class FollowerSession:
         self._max_bytes = max_bytes
         self._id = _NO_ID
         self._epoch = _FIRST_EPOCH
-        self._known: dict[Place, Point] = {}
+        self._known: dict[Place, tuple[Following, Point]] = {}
 
     def asked(self, wanted: Mapping[Place, Following]) -> dict[str, Any]:
         """The fields of a request for `wanted`."""
@@ -44,9 +45,9 @@ class FollowerSession:
             forgotten.setdefault(place[0], []).append(place[1])
         topics: list[tuple[UUID, list[dict[str, Any]]]] = []  # as wanted, or the first topic is always first
         for place, following in wanted.items():
-            point = following.point
-            if self._known.get(place) != point:
-                self._known[place] = point
+            told = following, following.point
+            if self._known.get(place) != told:
+                self._known[place] = told
                 if not topics or topics[-1][0] != place[0]:
                     topics.append((place[0], []))
                 topics[-1][1].append(following.asked(self._max_bytes))

@@ -335,9 +335,11 @@ class Partition:
         return False
 
     def _synced(self, done: "asyncio.Future[None]") -> None:
-        if done.cancelled() or self.retired:
+        if done.cancelled():
             return
-        error = done.exception()
+        error = done.exception()  # heard, though it is the next leader's to see to if this one has resigned
+        if self.retired:
+            return
         if error is None:
             log = self.log
             if self._hw.replica_reached(self._broker, log.recovery_point if is_due(log) else log.log_end):

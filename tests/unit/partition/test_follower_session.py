@@ -49,6 +49,14 @@ def test_only_what_has_changed_is_named(wanted: dict[Place, Following]) -> None:
     assert named(session.asked(wanted)) == (5, 4, [0], [])
 
 
+def test_what_is_followed_anew_is_named_again(wanted: dict[Place, Following]) -> None:
+    session = FollowerSession(1000)
+    session.asked(wanted)
+    session.answered(5)
+    wanted[ID, 1] = Following(wanted[ID, 1].replica, 0, DirectDisk())
+    assert named(session.asked(wanted)) == (5, 1, [1], [])
+
+
 def test_without_room_all_are_named_each_time(wanted: dict[Place, Following]) -> None:
     session = FollowerSession(1000)
     for _ in range(3):

@@ -197,3 +197,17 @@ def test_ids_are_never_those_of_others() -> None:
     ids = {sessions.start().session_id for _ in range(500)}
     assert len(ids) == 500
     assert all(0 < session_id < 2**31 for session_id in ids)
+
+
+def test_a_follower_that_names_a_partition_again_is_told_all_of_it_again() -> None:
+    """It may have begun to follow it anew, and have dropped the answer that said so."""
+    for log_start, told in ((-1, 5), (0, -1)):
+        sessions = Sessions()
+        again = asked(0)._replace(log_start=log_start)
+        session, _, _ = sessions.open(0, 0, {"t": [again, asked(1)]})
+        assert session is not None
+        for wanted in session.partitions.values():
+            wanted.high_watermark = wanted.log_start = 5
+        sessions.open(session.session_id, 1, {"t": [again]})
+        assert [one.high_watermark for one in session.partitions.values()] == [told, 5]
+        assert [one.log_start for one in session.partitions.values()] == [told, 5]
