@@ -1,8 +1,8 @@
 """Follower session: what of a fetch the leader knows already, so that it need not be said again (KIP-227).
 
     first         id 0, epoch 0     every partition is named; the answer has an id, or 0 if there is no room
-    then          id n, epoch 1, 2  partitions whose end, start or epochs have changed since, or that are new or
-                                    followed anew, so that nobody heard the last answer; those that are not
+    then          id n, epoch 1, 2  partitions whose end, start or epochs have changed since, or that are new
+                                    or followed anew, so that nobody heard the last answer; those that are not
                                     fetched any more are forgotten
     it went wrong id n, epoch 0     the leader closes that one and begins another
 
