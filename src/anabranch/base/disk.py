@@ -59,7 +59,7 @@ class Handles:
         self.reading = reading
         self.newest: Releasable | None = None  # the one used last, which need not be moved
         self.on_refusal: Callable[[Exception], None] = lambda error: None
-        """Told when a log could not be written."""
+        """Told when a log could not be opened or written."""
         self._lru: OrderedDict[int, Releasable] = OrderedDict()
 
     def __len__(self) -> int:

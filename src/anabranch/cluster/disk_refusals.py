@@ -1,7 +1,7 @@
 """Disk refusals: a broker whose disk takes nothing (full, read-only) leads no more where another can.
 
-    a log cannot be written ─> /brokers/2 gives_way ─> the controller elects others where it can
-    nothing was refused for 10 s, and a file can be written ─> /brokers/2
+    a log cannot be opened or written ──────────────────────> /brokers/2 gives_way ─> others are elected
+    nothing was refused for 10 s, and a file can be written ─> /brokers/2 does not
 
 It leads again as one that was away does: once it is in sync, where it is the preferred leader.
 """

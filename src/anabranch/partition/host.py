@@ -21,7 +21,7 @@ from uuid import UUID
 
 from anabranch.base.clock import Clock
 from anabranch.base.disk import Disk
-from anabranch.base.errors import AnabranchError, InvalidTopicName, UnknownTopic
+from anabranch.base.errors import AnabranchError, DiskFull, InvalidTopicName, UnknownTopic
 from anabranch.base.executors import Executors
 from anabranch.base.ids import BrokerId, TopicName, id_text
 from anabranch.log.checkpoints import TopicPartition
@@ -365,7 +365,11 @@ class PartitionHost:
 
     def replica_of(self, topic: ServedTopic, index: int) -> Replica:
         """This broker's copy of a partition, opened now if it has to be."""
-        return topic.replicas[index] or self._open(topic, index)
+        try:
+            return topic.replicas[index] or self._open(topic, index)
+        except (DiskFull, OSError) as error:
+            self._disk.handles.on_refusal(error)
+            raise
 
     def _open(self, topic: ServedTopic, index: int) -> Replica:
         folder = partition_folder(self.data, topic.name, index)

@@ -96,6 +96,14 @@ async def test_it_waits_until_nothing_was_refused_for_a_while(
     await until(lambda: not running.gives_way)
 
 
+async def test_it_gives_way_where_a_log_cannot_be_made(running: Running) -> None:
+    await running.registration.register(BrokerImage(B2, "h", 2))
+    running.fill()
+    with pytest.raises(DiskFull):
+        running.write()
+    await until(lambda: running.gives_way)
+
+
 async def test_a_broker_alone_says_nothing(running: Running) -> None:
     running.write()
     running.fill()
