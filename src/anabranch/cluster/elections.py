@@ -11,12 +11,14 @@ written to its disk may be lost, so others lead if they can, and it gets another
 one copy of a partition is the exception, there is nothing that it could differ from.
 
 A broker with another data folder than it had, since its disk was wiped or replaced, has nothing of what it
-was in sync with.  It leaves the in-sync set before anybody is chosen, unless nobody else is in it.
+was in sync with.  It leaves the in-sync set before anybody is chosen.  If nobody else is in it another replica
+leads, alone in sync: it may lack something, and the others would cut their logs to one that has nothing.
 
 A broker that stops leads no more where somebody else can, and leaves the in-sync set there.
 """
 
 from collections.abc import Collection
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -87,7 +89,12 @@ def _choice(
     state: PartitionState, brokers: Brokers, is_unclean: bool
 ) -> tuple[BrokerId, tuple[BrokerId, ...]]:
     """Who leads, and who is in sync."""
-    in_sync = tuple(broker for broker in state.isr if broker not in brokers.emptied) or state.isr
+    in_sync = tuple(broker for broker in state.isr if broker not in brokers.emptied)
+    if not in_sync:
+        others = tuple(broker for broker in state.replicas if broker not in brokers.emptied)
+        if others:  # what was in sync is gone, whoever leads
+            return _of_the_others(others, brokers)
+        in_sync = state.isr
     steady = tuple(filter(brokers.is_steady, in_sync))
     if steady:
         return _first(state, steady), steady
@@ -99,6 +106,13 @@ def _choice(
             if broker in brokers.live:
                 return broker, (broker,)
     return NO_BROKER, in_sync
+
+
+def _of_the_others(others: tuple[BrokerId, ...], brokers: Brokers) -> tuple[BrokerId, tuple[BrokerId, ...]]:
+    steady = (broker for broker in others if brokers.is_steady(broker))
+    live = (broker for broker in others if broker in brokers.live)
+    leader = next(chain(steady, live), None)
+    return (NO_BROKER, others) if leader is None else (leader, (leader,))
 
 
 def _first(state: PartitionState, able: Collection[BrokerId]) -> BrokerId:

@@ -51,7 +51,11 @@ def brokers(
         (brokers(1, restarted=(1,)), state(2, 0, 0, 1, 2), state(1, 1, 1, 1)),
         (brokers(1, emptied=(1,)), state(2, 0, 0, 1, 2), state(NO_BROKER, 1, 1, 2)),
         (brokers(1, 2, emptied=(1,), restarted=(2,)), state(1, 0, 0, 1, 2), state(2, 1, 1, 2)),
-        (brokers(1, 2, emptied=(1,)), state(1, 0, 0, 1), state(1, 1, 1, 1)),
+        (brokers(1, 2, 3, emptied=(1,), stopping=(2,)), state(1, 0, 0, 1), state(3, 1, 1, 3)),
+        (brokers(1, 2, emptied=(1,), stopping=(2,)), state(1, 0, 0, 1), state(2, 1, 1, 2)),
+        (brokers(1, emptied=(1,)), state(1, 0, 0, 1), state(NO_BROKER, 1, 1, 2, 3)),
+        (brokers(1, 3), state(NO_BROKER, 1, 1, 2, 3), state(3, 2, 2, 3)),
+        (brokers(1, 2, 3, emptied=(1, 2, 3)), state(1, 0, 0, 1), state(1, 1, 1, 1)),
     ],
 )
 def test_by_example(there: Brokers, before: PartitionState, after: PartitionState) -> None:
