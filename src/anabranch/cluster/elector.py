@@ -105,6 +105,8 @@ class Elector:
                     log.warning("broker %d: leaders are not elected yet: %s", self._node_id, error)
                     await asyncio.sleep(_AGAIN_S)
                     self._work.set()
+                except AnabranchError as error:  # the next controller would fare no better
+                    log.error("broker %d: some leaders cannot be elected: %s", self._node_id, error)
                 await self._rest(balance_at - loop.time())
         finally:
             self._index = None

@@ -8,6 +8,7 @@ import pytest
 from anabranch.base.errors import (
     ElectionNotNeeded,
     IneligibleReplica,
+    Invalid,
     NotController,
     PreferredLeaderNotAvailable,
 )
@@ -302,4 +303,30 @@ async def test_a_damaged_document_keeps_no_others_from_leaders(
     assert str(damaged.id) in caplog.text
     await one.controller.change_isr(ORDERS, 0, [B1], LeaderEpoch(1), 1, topic_id=made.id)
     assert not any(task.done() for task in brokers._running[:1])
+    await store.close()
+
+
+async def test_what_cannot_be_written_ends_no_controller(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its broker would go with it, and the next controller after that one."""
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    third_store, three = await brokers.join(3)
+    await all_know(one, two, three)
+    await make_topic(one, 3, 2, 1)
+    multi = store.multi
+
+    async def refused(operations: Sequence[Operation]) -> list[str | int | None]:
+        if any(operation.path.startswith(paths.PARTITIONS) for operation in operations):
+            store.multi = multi  # type: ignore[method-assign]
+            raise Invalid("the document is too large")
+        return await multi(operations)
+
+    store.multi = refused  # type: ignore[method-assign]
+    await other_store.close()
+    await until(lambda: "some leaders cannot be elected" in caplog.text)
+    assert leads(one) == (3, (3, 2, 1))
+    await third_store.close()
+    await until(lambda: leads(one) == (1, (1,)))
     await store.close()
