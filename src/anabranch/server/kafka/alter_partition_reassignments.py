@@ -45,6 +45,7 @@ async def alter_partition_reassignments(request: Any, ctx: RequestContext) -> An
     outcomes = iter(await each_within(request.timeout, [reassign(topic.name, part) for topic, part in asked]))
     return {
         "allow_replication_factor_change": allowed,
+        "error_code": ErrorCode.none if request.timeout > 0 else ErrorCode.request_timed_out,
         "error_message": None,
         "responses": [
             {

@@ -34,6 +34,8 @@ async def elect_leaders(request: Any, ctx: RequestContext) -> Answer:
         )
     if request.election_type not in (_PREFERRED, _UNCLEAN) and request.topic_partitions != []:
         return _refused(request, ErrorCode.invalid_request)
+    if request.timeout <= 0:
+        return _refused(request, ErrorCode.request_timed_out)
     everything = request.topic_partitions is None
     if everything:
         places = _needed(cluster.image, request.election_type)

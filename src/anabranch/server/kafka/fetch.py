@@ -328,7 +328,8 @@ class Fetch(ToldAtOnce):
     # --- answering
 
     def answer(self) -> list[Chunk]:
-        session, brokers = self._session, self._services.cluster.image.brokers if self._failed else None
+        tells_where = self._failed and self._replica < 0  # followers know
+        session, brokers = self._session, self._services.cluster.image.brokers if tells_where else None
         self._count()
         if session is None:
             found = self._by_topic(range(len(self._found)))

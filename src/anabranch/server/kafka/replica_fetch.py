@@ -30,7 +30,10 @@ def read_for_replica(
     if not partition.has_replica(replica):
         if wanted.leader_epoch >= 0:  # which is this one's: the follower knows of replicas that come
             raise UnknownLeaderEpoch(f"{partition}: broker {replica} has no replica of it yet")
-        raise NotOwner(f"{partition}: broker {replica} has no replica of it")
+        state = partition.state
+        raise NotOwner(
+            f"{partition}: broker {replica} has no replica of it", state.leader, state.leader_epoch
+        )
     offset = wanted.fetch_offset
     throttle = _throttle(host, partition, replica)
     if throttle is not None and throttle.is_exceeded:

@@ -36,6 +36,17 @@ async def test_all_topics_are_named_and_what_needs_no_election_is_not(controlled
     assert [(one.topic, one.partition_result) for one in answer.replica_election_results] == [("a", ())]
 
 
+@pytest.mark.parametrize("version", range(3))
+async def test_there_is_no_time_for_it(controlled: WholeBroker, version: int) -> None:
+    kind = {"election_type": PREFERRED} if version else {}
+    asked = [{"topic": "a", "partitions": [0]}]
+    answer = await controlled.ask(43, version, topic_partitions=asked, timeout=0, **kind)
+    (result,) = answer.replica_election_results
+    assert [part.error_code for part in result.partition_result] == [ErrorCode.request_timed_out]
+    if version:
+        assert answer.error_code == ErrorCode.request_timed_out
+
+
 async def test_a_type_that_there_is_not(controlled: WholeBroker) -> None:
     answer = await elect(controlled, WRONG, [{"topic": "a", "partitions": [0]}])
     assert answer.error_code == ErrorCode.invalid_request

@@ -74,6 +74,7 @@ def test_a_broker_without_a_replica_is_refused_and_counts_for_nothing(served: Se
     assert by_replica(served, 1, replica=7).error_code == ErrorCode.unknown_leader_epoch
     unnamed = by_replica(served, 1, replica=7, current_leader_epoch=-1)
     assert unnamed.error_code == ErrorCode.not_leader_or_follower
+    assert (unnamed.current_leader.leader_id, unnamed.current_leader.leader_epoch) == (1, 3)
     assert partition.high_watermark == 0
     change(served, epoch=3, replicas=(1, 2, 7))
     assert by_replica(served, 1, replica=7).error_code == ErrorCode.none
