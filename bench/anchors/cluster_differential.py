@@ -48,6 +48,7 @@ EXPLAINED: dict[str, dict[str, str]] = {
         ".eligible_leader_replicas:": _ELR,
         ".last_known_elr:": _ELR,
     },
+    "replace configs 4 ''": {"": _ELR + ", and the setting for all may go"},
     "fetch offsets at": {"topics:": "librdkafka asks again for unstable partitions only (its issue 5586)"},
     "request 2 of a share session": {"": "who acknowledges to the wrong broker is told the right one"},
     **{

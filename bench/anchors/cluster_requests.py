@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cluster_requests_brokers import cluster, cluster_of, configs
-from cluster_requests_coordinators import find_coordinator, groups, share_groups, transactions
+from cluster_requests_coordinators import find_coordinator, group_lists, groups, share_groups, transactions
 from cluster_requests_records import (
     delete_records,
     epochs,
@@ -19,6 +19,8 @@ from cluster_requests_records import (
     produce,
     produced,
     producers,
+    replica_fetches,
+    transactional_produce,
 )
 from cluster_requests_topics import (
     create_partitions,
@@ -28,6 +30,7 @@ from cluster_requests_topics import (
     elected,
     elections,
     elections_of,
+    impatient,
     reassign,
     reassigned,
     slow_reassignments,
@@ -36,6 +39,7 @@ from cluster_sides import (
     ELECT_LEADERS,
     LIST_REASSIGNMENTS,
     REASSIGN,
+    UNREGISTER_BROKER,
     Ask,
     Section,
     Side,
@@ -84,6 +88,7 @@ def one_down(sides: list[Side]) -> Iterator[Ask]:
     try:
         for ask in _with_one_down():
             if not ask.label.endswith("broker 3"):
+                time.sleep(2 if ask.label.startswith("unregister it,") else 0)
                 yield ask
     finally:
         for side in sides:
@@ -143,6 +148,10 @@ def _with_one_down() -> Iterator[Ask]:
         values = reassigned("alone", 0, {"replicas": replicas})
         yield Ask(f"reassign to {replicas}, {when}", REASSIGN, values, broker(1), [1])
         yield from each(f"list it, {when}", LIST_REASSIGNMENTS, always(listed), shown=_of_alone)
+    yield Ask(f"unregister it, {when}", UNREGISTER_BROKER, always({"broker_id": 3}), broker(2))
+    yield Ask(f"unregister it again, {when}", UNREGISTER_BROKER, always({"broker_id": 3}), broker(1))
+    yield from creations("unregistered")
+    yield from metadata_of("unregistered", ("led", "alone", "pair"))
 
 
 def _of_alone(answer: Any) -> Any:
@@ -157,17 +166,21 @@ SECTIONS: dict[str, Section] = {
     "produce": produce,
     "fetch": fetch,
     "sessions": fetch_sessions,
+    "replicas": replica_fetches,
+    "transactional produce": transactional_produce,
     "list offsets": list_offsets,
     "epochs": epochs,
     "delete records": delete_records,
     "producers": producers,
     "find coordinator": find_coordinator,
     "groups": groups,
+    "group lists": group_lists,
     "share groups": share_groups,
     "transactions": transactions,
     "create topics": create_topics,
     "create partitions": create_partitions,
     "delete topics": delete_topics,
+    "impatient": impatient,
     "reassign": reassign,
     "slow reassignments": slow_reassignments,
     "elections": elections,

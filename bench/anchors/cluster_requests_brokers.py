@@ -120,6 +120,43 @@ def configs(sides: list[Side]) -> Iterator[Ask]:
             }
         ),
     )
+    for name, kind in (
+        ("1", 4),
+        ("2", 4),
+        ("", 4),
+        ("x", 4),
+        ("1", 8),
+        ("led", 2),
+        ("", 2),
+        ("g", 32),
+        ("m", 16),
+    ):
+        for value in ("1000000", "-5", None):
+            option = {4: "leader.replication.throttled.rate", 8: "root", 2: "retention.ms"}.get(
+                kind, "interval.ms"
+            )
+            change = {"name": option, "value": value}
+            yield from each(
+                f"replace configs {kind} {name!r} {value}",
+                raw.ALTER_CONFIGS,
+                lambda side, kind=kind, name=name, change=change: {
+                    "resources": [
+                        {
+                            "resource_type": kind,
+                            "resource_name": side.topic(name) if name == "led" else name,
+                            "configs": [change],
+                        }
+                    ],
+                    "validate_only": True,
+                },
+            )
+    for kinds in ([], [2], [4], [8], [16], [32], [64]):
+        yield from each(
+            f"list config resources {kinds}",
+            raw.LIST_CONFIG_RESOURCES,
+            always({"resource_types": kinds}),
+            shown=lambda answer: answer["error_code"],
+        )
     for option in ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"):
         for value in ("*", "0:1,1:2", "0:1", "0", "none", "x:y", "", "0:1,*"):
             for operation in (0, 2, 3):

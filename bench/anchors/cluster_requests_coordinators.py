@@ -26,6 +26,7 @@ from cluster_sides import (
     JOIN_GROUP,
     LEAVE_GROUP,
     LED,
+    LIST_GROUPS,
     LIST_TRANSACTIONS,
     OFFSET_COMMIT,
     OFFSET_DELETE,
@@ -294,6 +295,25 @@ def _share(side: Side, member: Values) -> None:
     raise TimeoutError(f"the group is given nothing: {told}")
 
 
+def group_lists(sides: list[Side]) -> Iterator[Ask]:
+    """A group is listed by its coordinator alone."""
+    led(sides)
+
+    def mine(answer: Any) -> Any:
+        answer["groups"] = [one for one in answer["groups"] if one["group_id"] == "listed"]
+        return answer
+
+    for side in sides:
+        part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+        topics = [{"name": side.topic("led"), "partitions": [part]}]
+        group = {"group_id": side.topic("listed"), "generation_id_or_member_epoch": -1, "member_id": ""}
+        side.call(side.coordinator(side.topic("listed"), GROUP), OFFSET_COMMIT, 8, group | {"topics": topics})
+    for where, at in at_coordinator(GROUP, "listed").items():
+        for states in ([], ["Empty"], ["Stable"], ["Wrong"]):
+            asked = {"states_filter": states, "types_filter": []}
+            yield Ask(f"list groups in {states} at {where}", LIST_GROUPS, always(asked), at, shown=mine)
+
+
 def _offsets_fetched(side: Side) -> Values:
     topic = {"name": side.topic("led"), "topic_id": side.ids["led"], "partition_indexes": [0]}
     group = {"group_id": side.topic("group"), "member_id": None, "member_epoch": -1, "topics": [topic]}
@@ -319,8 +339,14 @@ def transactions(sides: list[Side]) -> Iterator[Ask]:
         "committed_leader_epoch": -1,
         "committed_metadata": "",
     }
+
+    def verifying(side: Side) -> Values:
+        asked = adding(side)
+        return asked | {"transactions": [asked["transactions"][0] | {"verify_only": True}]}
+
     asked: list[tuple[str, int, Callable[[Side], Values]]] = [
         ("add partitions", ADD_PARTITIONS, adding),
+        ("verify partitions", ADD_PARTITIONS, verifying),
         ("add offsets", ADD_OFFSETS, lambda side: named(side) | {"group_id": "g"}),
         ("end", END_TXN, lambda side: named(side) | {"committed": True}),
         ("describe", DESCRIBE_TRANSACTIONS, lambda side: {"transactional_ids": [side.topic("txn"), ""]}),

@@ -129,6 +129,36 @@ def fetched(
     return values
 
 
+def replica_fetches(sides: list[Side]) -> Iterator[Ask]:
+    """As brokers send them: by one that there is not, and by one without a replica."""
+    led(sides)
+    for replica in (9, 3):
+        for epoch, broker_epoch in itertools.product((-1, 0, 1), (-1, 5)):
+            who = {
+                "replica_id": replica,
+                "replica_state": {"replica_id": replica, "replica_epoch": broker_epoch},
+            }
+            values = fetched("led", 0, 0, epoch, **who)
+            yield from each(f"fetch by replica {replica}, epochs {epoch}, {broker_epoch}", raw.FETCH, values)
+        values = listed_at("led", 0, -1, -1, replica, 0)
+        yield from each(f"offset for replica {replica}", raw.LIST_OFFSETS, values)
+
+
+def transactional_produce(sides: list[Side]) -> Iterator[Ask]:
+    """By producers that the coordinator, on this broker or another, does not know."""
+    led(sides)
+    for name, partition in (("led", 0), ("led", 1), ("led", 2)):
+        for id, number in (("transactional", 999_999), ("unheard-of", 999_999)):
+            data = raw.batch([b"x"], producer=(number, 0, 0), attributes=0x10)
+
+            def values(
+                side: Side, data: bytes = data, id: str = id, place: Any = (name, partition)
+            ) -> Values:
+                return produced(*place, data, -1)(side) | {"transactional_id": side.topic(id)}
+
+            yield from each(f"produce to {name}-{partition} in a transaction of {id}", raw.PRODUCE, values)
+
+
 def fetch_sessions(sides: list[Side]) -> Iterator[Ask]:
     """A session with partitions that are led here, and with some that are not."""
     led(sides)

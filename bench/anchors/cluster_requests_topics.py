@@ -155,6 +155,47 @@ def delete_topics(sides: list[Side]) -> Iterator[Ask]:
     yield from each("delete an unknown id", raw.DELETE_TOPICS, by_id, versions=[6])
 
 
+def impatient(sides: list[Side]) -> Iterator[Ask]:
+    """Without time, and with names that come twice."""
+    for side in sides:
+        side.create("known", [[1, 2], [2, 3]])
+    for timeout in (0, -1):
+        named: dict[str, tuple[int, Callable[[Side], Values]]] = {
+            "create": (raw.CREATE_TOPICS, lambda side: {"topics": [_plain_topic(side, "late")]}),
+            "grow": (raw.CREATE_PARTITIONS, lambda side: {"topics": [_grown(side, "known")]}),
+            "delete": (
+                raw.DELETE_TOPICS,
+                lambda side: {
+                    "topics": [{"name": side.topic("known"), "topic_id": uuid.UUID(int=0)}],
+                    "topic_names": [side.topic("known")],
+                },
+            ),
+            "elect": (ELECT_LEADERS, elected("known", 0, 0)),
+            "reassign": (REASSIGN, reassigned("known", 0, {"replicas": [1, 2]})),
+            "list": (LIST_REASSIGNMENTS, always({"topics": None})),
+        }
+        for label, (key, values) in named.items():
+            yield from each(
+                f"{label} within {timeout} ms",
+                key,
+                lambda side, values=values, timeout=timeout: values(side) | {"timeout": timeout},
+            )
+    twice: dict[str, tuple[int, Callable[[Side], Values]]] = {
+        "create": (raw.CREATE_TOPICS, lambda side: {"topics": [_plain_topic(side, "late")] * 2}),
+        "grow": (raw.CREATE_PARTITIONS, lambda side: {"topics": [_grown(side, "known")] * 2}),
+    }
+    for label, (key, values) in twice.items():
+        yield from each(f"{label} twice", key, lambda side, values=values: values(side) | {"timeout": 5000})
+
+
+def _plain_topic(side: Side, name: str) -> Values:
+    return {"name": side.topic(name), "num_partitions": 1, "replication_factor": 1}
+
+
+def _grown(side: Side, name: str) -> Values:
+    return {"name": side.topic(name), "count": 3, "assignments": None}
+
+
 def create_partitions(sides: list[Side]) -> Iterator[Ask]:
     for side in sides:
         side.create("grown", [[1, 2], [2, 3]])
