@@ -71,10 +71,11 @@ def _replica(id: BrokerId, now_ms: int) -> Answer:
 
 
 def _unknown(part: Any) -> Answer:
-    return _failed(part.partition_index, ErrorCode.unknown_topic_or_partition, None)
+    message = f"the only quorum is that of {_TOPIC}-0"
+    return _failed(part.partition_index, ErrorCode.unknown_topic_or_partition, message)
 
 
-def _failed(index: int, code: ErrorCode, message: str | None) -> Answer:
+def _failed(index: int, code: ErrorCode, message: str) -> Answer:
     """With the zeros that Kafka's has."""
     return {
         "partition_index": index,

@@ -33,7 +33,7 @@ async def elect_leaders(request: Any, ctx: RequestContext) -> Answer:
             request, ErrorCode.not_controller
         )
     if request.election_type not in (_PREFERRED, _UNCLEAN) and request.topic_partitions != []:
-        return _refused(request, ErrorCode.invalid_request)
+        return _refused(request, ErrorCode.invalid_request, f"Unknown election type {request.election_type}")
     if request.timeout <= 0:
         return _refused(request, ErrorCode.request_timed_out)
     everything = request.topic_partitions is None
@@ -86,10 +86,10 @@ def _results(told: Sequence[tuple[_Place, object]], named: Sequence[str]) -> lis
     return [{"topic": topic, "partition_result": results} for topic, results in topics.items()]
 
 
-def _refused(request: Any, code: ErrorCode) -> Answer:
+def _refused(request: Any, code: ErrorCode, message: str | None = None) -> Answer:
     """v0 has no place for it but the partitions."""
     wanted = request.topic_partitions or ()
-    refused = {"error_code": code, "error_message": None}
+    refused = {"error_code": code, "error_message": message}
     return {
         "error_code": code,
         "replica_election_results": [
