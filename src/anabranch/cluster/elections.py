@@ -11,8 +11,9 @@ written to its disk may be lost, so others lead if they can, and it gets another
 one copy of a partition is the exception, there is nothing that it could differ from.
 
 A broker with another data folder than it had, since its disk was wiped or replaced, has nothing of what it
-was in sync with.  It leaves the in-sync set before anybody is chosen.  If nobody else is in it another replica
-leads, alone in sync: it may lack something, and the others would cut their logs to one that has nothing.
+was in sync with.  It leaves the in-sync set before anybody is chosen.  If nobody else is in it another
+replica leads, alone in sync: it may lack something, and the others would cut their logs to one that has
+nothing.
 
 A broker that stops leads no more where somebody else can, and leaves the in-sync set there.
 """
