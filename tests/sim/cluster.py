@@ -8,13 +8,13 @@ await cluster.heal()                        all is well, from now on
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.cluster.topics import NewTopic
-from anabranch.meta.image import ClusterImage
+from anabranch.meta.image import ClusterImage, PartitionImage
 from anabranch.node import Node
 from anabranch.server.config import BrokerConfig
 from anabranch.server.config_file import load
@@ -223,6 +223,34 @@ class SimCluster:
             raise Unavailable("there is no controller")
         controller = broker.node.parts.cluster.controller
         await self.ask(broker, controller.elect_leader(name, index, leader, why))
+
+    async def reassign(self, name: TopicName, index: int, replicas: Sequence[BrokerId] | None) -> None:
+        """By the controller, if there is one that can."""
+        broker = self.controller()
+        if broker is None or broker.node is None:
+            raise Unavailable("there is no controller")
+        controller = broker.node.parts.cluster.controller
+        await self.ask(broker, controller.reassign(name, index, replicas))
+
+    async def spread(self) -> None:
+        """Every broker has every partition again."""
+        ids = sorted(self.brokers)
+        while lacking := [
+            (name, index)
+            for name, index, *_ in self.led()
+            if set(self._state(name, index).replicas) < set(ids) or self._state(name, index).removing
+        ]:
+            for name, index in lacking:
+                at = index % len(ids)
+                try:
+                    await self.reassign(name, index, ids[at:] + ids[:at])
+                except AnabranchError as error:
+                    self.world.say("-", f"{name.kafka}-{index} is not spread yet: {error}")
+            await asyncio.sleep(0.5)
+
+    def _state(self, name: TopicName, index: int) -> PartitionImage:
+        broker = self.controller() or self.awake[0]
+        return broker.image.topics[name].partitions[index]
 
     def led(self) -> Iterator[tuple[TopicName, int, BrokerId, tuple[BrokerId, ...]]]:
         """Who leads each partition, as the one who knows most has it."""

@@ -44,6 +44,7 @@ class Nemesis:
             "cold disk": (self._cold_disk, 0.3),
             "lagging watches": (self._lag, 1.0),
             "move": (self._move, 4.0),
+            "reassignment": (self._reassign, 1.0),
         }
         # Some seeds know a few kinds only, so that one kind is not always hidden behind another.
         known = [name for name, (_, weight) in self._faults.items() if weight and random.random() < 0.7]
@@ -187,3 +188,17 @@ class Nemesis:
             await self._cluster.elect(name, index, to, "the nemesis moves leaders")
         except AnabranchError as error:
             self._world.say("-", f"no move of {name.kafka}-{index}: {error}")
+
+    async def _reassign(self, broker: SimBroker, lasts_s: float) -> None:
+        """To some of the brokers, or called off."""
+        led = [*self._cluster.led()]
+        if not led:
+            return
+        name, index, *_ = self._random.choice(led)
+        ids = [*self._cluster.brokers]
+        target = self._random.sample(ids, self._random.choice((1, 2, len(ids), len(ids))))
+        is_called_off = self._random.random() < 0.2
+        try:
+            await self._cluster.reassign(name, index, None if is_called_off else target)
+        except AnabranchError as error:
+            self._world.say("-", f"no reassignment of {name.kafka}-{index}: {error}")

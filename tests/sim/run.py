@@ -101,6 +101,7 @@ class Scenario:
         for member in members:
             member.is_over = True
         await cluster.until(lambda: all(one.is_done for one in members), "a member does not come to an end")
+        await cluster.spread()
         await cluster.until(self.checks.is_settled, "the replicas do not become the same", _RECOVERY_S)
         self.checks.look()
         await clients.check()
