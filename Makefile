@@ -80,6 +80,7 @@ compat-java: $(STAMP) java ## Kafka's own tools and Streams, Spark's Kafka conne
 	$(BIN)/python bench/anchors/word_count.py --brokers 3
 	$(BIN)/python bench/anchors/spark_connector.py
 	$(BIN)/python bench/anchors/differential.py
+	$(BIN)/python bench/anchors/cluster_differential.py
 	$(BIN)/python bench/anchors/pulsar_flows.py java
 	$(BIN)/python bench/anchors/pulsar_flows.py java --transactions
 	$(BIN)/python bench/anchors/pulsar_flows.py java --compaction
