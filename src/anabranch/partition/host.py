@@ -299,7 +299,8 @@ class PartitionHost:
         if found is None:
             topic.check_known_epoch(self._broker, index, known_epoch)
             return self._lead(topic, index)
-        found.check_leader_epoch(known_epoch)
+        if known_epoch != -1:
+            found.check_leader_epoch(known_epoch)
         return found
 
     def followed(self, topic: ServedTopic, index: int, known_epoch: int = -1) -> Followed:
