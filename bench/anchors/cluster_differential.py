@@ -42,9 +42,9 @@ EXPLAINED: dict[str, dict[str, str]] = {
     "API 80": {"": "the quorum of KRaft"},
     "API 81": {"": "the quorum of KRaft"},
     "describe quorum __cluster_metadata-0": {"": _QUORUM},
-    "metadata": {".isr_nodes:": _ELR},
+    "metadata": {".isr_nodes: Kafka [], ours [": _ELR},
     "describe topic partitions": {
-        ".isr_nodes:": _ELR,
+        ".isr_nodes: Kafka [], ours [": _ELR,
         ".eligible_leader_replicas:": _ELR,
         ".last_known_elr:": _ELR,
     },
