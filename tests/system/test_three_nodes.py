@@ -117,6 +117,20 @@ async def test_the_controller_is_replaced_in_the_same_way(tmp_path: Path) -> Non
         assert B1 not in states(nodes, 2)[0].isr
 
 
+async def test_a_topic_is_made_while_a_broker_is_away_that_is_to_have_it(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path, THREE) as nodes:
+        await until(lambda: len(cluster(nodes, 1).image.seen_brokers) == 3)
+        await nodes.nodes[B3].parts.hand_over()
+        await cluster(nodes, 3).deregister()
+        await until(lambda: [broker.id for broker in cluster(nodes, 1).image.away] == [B3])
+        await cluster(nodes, 1).create_topic(NewTopic(ORDERS, 2, 3))
+        assert [set(state.replicas) for state in states(nodes)] == [{B1, B2, B3}] * 2
+        assert all(state.leader in (B1, B2) for state in states(nodes))
+        await until(lambda: all(set(state.isr) == {B1, B2} for state in states(nodes)))
+        await cluster(nodes, 1).add_partitions(ORDERS, 3, [[B3, B1, B2]])
+        await until(lambda: (states(nodes)[2].leader, set(states(nodes)[2].isr)) == (B1, {B1, B2}))
+
+
 async def test_a_broker_that_stops_hands_over_what_it_leads(tmp_path: Path) -> None:
     async with two_nodes(tmp_path, THREE) as nodes:
         await make(nodes, (1, 2), (1, 3), (2, 1))
