@@ -1,4 +1,4 @@
-"""What members of a classic group are told, under the names of the newest version of each answer."""
+"""Answers to members of classic groups, under the names of the newest version of each."""
 
 from collections.abc import Iterable
 

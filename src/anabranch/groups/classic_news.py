@@ -1,4 +1,4 @@
-"""How members learn of a rebalance: in the answer to a heartbeat, which is kept back until there is news.
+"""Rebalance news: a member learns of it in the answer to a heartbeat, held back until there is some.
 
 A classic member hears of a rebalance when it next heartbeats, three seconds by default; the whole group
 waits for the last one.  So a heartbeat to a stable group is not answered at once but held, for a third of
@@ -8,13 +8,12 @@ the session at most, and a rebalance is told to all members together:
                         ├─ the client asks something else on that connection: answered first, in order
                         └─ a rebalance begins: answered `_GATHER_MS` later
 
-That moment is for others who come or go at the same time: it is lengthened with each who comes, so that
-ten members that are started together are one rebalance, not ten.  A member that has something new to say is
-told of at once.
+That delay is for others who come or go at the same time: it grows with each who comes, so that ten members
+that are started together are one rebalance, not ten.  A member with something new to say waits for nobody.
 
 Only a heartbeat that says it may be held is held; the others are answered as Kafka does.  So is the first one
 after the group was read from the log: clients measure their session from the last answer, and a coordinator
-that is started again and again would otherwise give none.
+that restarts again and again would otherwise give none.
 """
 
 from anabranch.groups import classic_answers as answers

@@ -1,4 +1,4 @@
-"""A decision about a classic group while it is being taken."""
+"""Turn of a classic group: one decision about it, while it is being taken."""
 
 from typing import NamedTuple
 

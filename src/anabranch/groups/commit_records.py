@@ -1,13 +1,13 @@
-"""What a commit writes, a record an offset, and what it is answered.
+"""Offset commit records: one per partition, and the answer to each.
 
-A client may commit hundreds of offsets of a topic at once, as a rule with nothing to say about them.  Those
-are written all at once, and what they share is worked out once:
+A client may commit hundreds of offsets of a topic at once, usually without metadata.  These are written all
+at once, and what they share is worked out once:
 
     partitions   0   1   2 ..  ──> keys     that differ in the partition alone
     offsets     71  68  93 ..  ─┬> values   that differ in these two alone
     epochs       4   4   4 ..  ─┘
 
-Others, and few, are written one by one.  Metadata that is too long is refused, the rest of a commit is not.
+Others are written one by one, and so are a few.  Too long metadata is refused, the rest of a commit is not.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""What the group coordinator can be told: names, defaults and bounds are Kafka's.
+"""Group coordinator options: names, defaults and bounds are Kafka's.
 
-Save the replicas of its topic: Kafka's default of 3 does not fit one broker, and its own sample
+Except for the replicas of its topic: Kafka's default of 3 does not fit one broker, and its own sample
 configuration sets 1, as here.
 """
 

@@ -1,4 +1,4 @@
-"""What a decision makes of a group: the group as it will be, and the records that say so.
+"""Consumer group change: the group as a decision will leave it, and the records that say so.
 
     change = Change(group, around, effects, now_ms)
     change.put(member)          it asked for something else, or is new
@@ -8,7 +8,7 @@
 
 A decision looks at the change, not at the group, which follows when the records are in the log.
 
-When the target is computed is in `epoch_change`.
+`epoch_change` decides when the target is computed.
 """
 
 import logging

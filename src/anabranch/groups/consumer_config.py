@@ -1,7 +1,7 @@
-"""What consumer groups (KIP-848) can be told: names, defaults and bounds are Kafka's.
+"""Consumer group options (KIP-848): names, defaults and bounds are Kafka's.
 
 Two of them are upper limits here: a small group heartbeats and is assigned sooner, see `consumer_pace`.
-Those with `min` and `max` bound what single groups can be told (`group_options`), not the broker's own.
+Those with `min` and `max` bound the options of single groups (`group_options`), not the broker's own.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""What classic consumers say to each other inside JoinGroup and SyncGroup, read and written here.
+"""Embedded consumer protocol: subscriptions and assignments inside JoinGroup and SyncGroup.
 
     subscription   int16 version, topics, user data; v1: owned partitions; v2: generation; v3: rack
     assignment     int16 version, partitions by topic, user data
 
-Each version begins like the one before it, so one that is newer than these is read as far as they go.
+Each version begins like the one before it, so a newer one is read as far as these fields go.
 """
 
 from collections.abc import Mapping

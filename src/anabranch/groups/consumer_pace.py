@@ -1,14 +1,14 @@
-"""How soon: the intervals that members are told, and that assignments keep.
+"""Heartbeat and assignment intervals: shorter than Kafka's where a group is small or members wait.
 
 Kafka tells every member the configured interval, five seconds, so a partition takes up to ten to move:
 its owner has to hear that it should give it up, and its next owner that it has.  The answer to a
 heartbeat may say any interval, so ours says what fits:
 
     a member that waits for others, or that others wait for     100 ms    news is near
-    otherwise     20 ms a member of the group, from 500 ms up to the configured interval
+    otherwise     20 ms per member of the group, from 500 ms up to the configured interval
 
-A group of any size thus costs fifty heartbeats a second at most, a few milliseconds of one core.
-Assignments are spaced likewise: 10 ms a member, up to what is configured.
+A group of any size thus costs fifty heartbeats per second at most, a few milliseconds of one core.
+Assignments are spaced likewise: 10 ms per member, up to what is configured.
 """
 
 _NEWS_MS = 100

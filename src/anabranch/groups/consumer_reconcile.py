@@ -1,4 +1,4 @@
-"""How a member comes from what it holds to what it is meant to hold, without ever sharing a partition.
+"""Reconciliation: a member moves from what it holds to its target, never sharing a partition.
 
     STABLE ── a newer target ──┬─ it holds what it should not ──> UNREVOKED ── it says it gave that up ─┐
                                │                                                                        │
@@ -8,8 +8,8 @@
 Revoke before assign: while anything is to be given up the member stays at its epoch and gets nothing new.
 Partitions that do not move are in `assigned` throughout, so nobody stops reading them.
 
-A member reports what it owns in its heartbeats; None means that nothing changed since it last did, which
-is never the word that something was given up.
+A member reports what it owns in its heartbeats; None means that nothing changed since it last did, and never
+that something was given up.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What a coordinator decides: records to write, answers to give, timers to set.
+"""Effects of a coordinator's decision: records to write, answers to give, timers to set.
 
 A decision is a plain function of the state and an event.  It changes nothing that a restart must
 find again; it says what should be written, and the state follows when that is in the log:
@@ -7,18 +7,18 @@ find again; it says what should be written, and the state follows when that is i
                                   │                    └─ failed: `otherwise`
                                   └─ timers
 
-`Shard.replay` applies a record, live and after a restart alike, so what was rebuilt is what was.  (Where
-records are many, whoever writes them may say what replaying them comes to: `replayed_by`; and may have them
-encoded already: `write_encoded`.)  What a restart may forget (who waits for a join, when a member was last
-heard of) is changed in `then`.
+`Shard.replay` applies a record, live and after a restart alike, so what was rebuilt is what was.  (Whoever
+writes many records may say what replaying them comes to, `replayed_by`, and may have them encoded already,
+`write_encoded`.)  What a restart may forget (who waits for a join, when a member was last heard of) is
+changed in `then`.
 
-The records of a decision are one batch of the log, all of them or none.  Where each stands for itself there
-may be any number of them, in as many batches as it takes (`each_for_itself`).
+The records of a decision are one batch of the log, all of them or none.  Independent records may be any
+number, in as many batches as it takes (`each_for_itself`).
 
 A token stands for a request that waits for its answer.  Any decision may answer any token.
 
-Records may belong to a producer's transaction (`within`).  They are replayed as such, and count for
-nothing until `transaction_ended` says what became of it.
+Records may belong to a producer's transaction (`within`).  They are replayed as such, and have no effect
+until `transaction_ended` says whether it committed.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -1,11 +1,10 @@
-"""What changes of consumer groups and share groups have in common: their records, targets, and when.
+"""Group epoch change: the records and targets that consumer groups and share groups have in common.
 
 A decision looks at the change, not at the group, which follows when the records are in the log.
 
-The target is computed at once when the epoch goes up, whoever's request that was: members that are not
-heard of for a while then lose no time.  Only when epochs follow each other quickly (many members starting
-together) is it put off, by at most the protocol's assignment interval, and less in a small group, where
-computing it costs nothing.
+The target is computed at once when the epoch goes up, whoever's request that was, so that members lose no
+time.  It is put off only when epochs follow each other quickly (many members starting together), by at most
+the protocol's assignment interval, and by less in a small group, where computing it costs little.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""What a consumer group and a share group have in common: epochs, members and their targets.
+"""Group epochs: epochs, members and targets, as consumer groups and share groups both have them.
 
     epoch          goes up when what the group reads changes
     target_epoch   the epoch that `targets`, who should have what, was computed for
 
-All of it changes by replaying records only, but for when topics were last looked at.
+All of it changes only by replaying records, except for the time when topics were last looked at.
 """
 
 from typing import Generic, TypeVar

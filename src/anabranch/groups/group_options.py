@@ -1,15 +1,14 @@
-"""What one group can be told by itself: Kafka's configuration of GROUP resources.
+"""Group options: Kafka's configuration of GROUP resources, one group at a time.
 
     consumer.session.timeout.ms       group.consumer.session.timeout.ms of this group
     share.heartbeat.interval.ms       group.share.heartbeat.interval.ms
-    share.auto.offset.reset           nothing: only groups can be told
+    share.auto.offset.reset           none: only groups have it
 
-An option is called as the broker's that it stands before, without `group.`, and two more options of the
-broker say between what it must lie (`group.consumer.min.session.timeout.ms` and so on).  A group need not
-exist to be told something, and is told both what matters to a consumer group and to a share group.  Members
-hear of a change with their next heartbeat.
+An option has the name of the broker's that it overrides, without `group.`, and two more options of the
+broker bound it (`group.consumer.min.session.timeout.ms` and so on).  A group need not exist to have options,
+and may have a consumer group's and a share group's alike.  Members hear of a change in their next heartbeat.
 
-A value that was legal when it was set and lies out of the bounds by now is brought to the nearest within.
+A value that was within the bounds when it was set, and is no more, counts as the nearest bound.
 """
 
 from collections.abc import Mapping

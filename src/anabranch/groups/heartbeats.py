@@ -1,4 +1,4 @@
-"""What the heartbeats of consumer groups and of share groups have in common: refusals and answers.
+"""Heartbeats of consumer groups and share groups: the refusals and answers they have in common.
 
     check ─> decide ─┬─> answer
                      └─> Refused, and nothing of what was begun is done

@@ -1,16 +1,15 @@
-"""What groups have committed: the offsets of one shard.
+"""Committed offsets: what groups have committed in the partitions of one shard.
 
     commit ──────────────────────────────────────────> committed ──> fetched, deleted, expired
     commit in a transaction ─> pending ─┬─ committed ─────^
                                         └─ aborted ─> forgotten
 
-An offset that is pending is not fetched; whoever asks for stable offsets is told to come back.  Of a plain
-commit and one whose transaction ends later the newer stays, and which is newer is decided by their order
-in the log, not by when they came to count: compaction keeps the last record of a key, so a restart would
-otherwise find another offset than was there before.
+An offset that is pending is not fetched; a client that asks for stable offsets is told to come back.  Between
+a plain commit and one in a transaction, the later in the log wins, whenever the transaction ends: compaction
+keeps the last record of a key, so a restart would otherwise find another offset than was there before.
 
-A group that only commits need not exist otherwise: its first offset makes it, an empty classic group.
-It goes when its last offset has.  Offsets age by their own time or since their group became empty
+A group that only commits need not exist otherwise: its first offset creates it, as an empty classic group,
+and it is removed with its last one.  Offsets age by their own time or since their group became empty
 (`Group.ages_from`), but not while the group is subscribed to their topic, a transaction is about to
 replace them, or they are the position of a Pulsar subscription.
 """

@@ -1,4 +1,4 @@
-"""What a shard of groups is made of: parts, a file a protocol, over groups they share.
+"""Parts of a group shard: one file per protocol, over groups that all of them share.
 
     GroupShard ─┬─ offsets    CommittedOffsets  what groups have committed         keys 0, 1
                 ├─ classic    ClassicGroups     Join, Sync, Heartbeat, Leave       key 2

@@ -1,4 +1,4 @@
-"""What the classic part of `__consumer_offsets` is written in: Kafka's own keys and values.
+"""Classic group records: Kafka's keys and values for offsets and groups in `__consumer_offsets`.
 
     key     int16 version, then                      value   int16 version, then
     0, 1    group, topic, partition                  0-4     an offset and what stands beside it

@@ -1,4 +1,4 @@
-"""Coordinators on their logs: one shard a partition of an internal topic.
+"""Coordinator runtime: coordinators on their logs, one shard per partition of an internal topic.
 
     submit(partition, decide) ─> decide(shard, token, now) ─> Effects ─> log ─> replay ─> answer
 

@@ -1,4 +1,4 @@
-"""What a decision makes of a share group: the group as it will be, and the records that say so.
+"""Share group change: the group as a decision will leave it, and the records that say so.
 
     change = ShareChange(group, around, effects, now_ms)
     change.put(member)          it asked for something else, or is new
@@ -9,8 +9,8 @@
 
 A decision looks at the change, not at the group, which follows when the records are in the log.
 
-A share partition is assigned only once its state is kept: those of subscribed topics that are not yet are
-noted as being initialised, and whoever carries out the decision sees to it (`share_coordinator`).
+A share partition is assigned only once its state is stored.  Those of subscribed topics that have none yet
+are noted as being initialised, and `share_coordinator` does it.
 """
 
 import msgspec

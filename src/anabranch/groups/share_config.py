@@ -1,7 +1,7 @@
-"""What share groups (KIP-932) can be told: names, defaults and bounds are Kafka's.
+"""Share group options (KIP-932): names, defaults and bounds are Kafka's.
 
-Those with `min` and `max` bound what single groups can be told (`group_options`), not the broker's own.
-Three things only a group can be told: where it begins to read, what it reads of transactions, and whether its
+Those with `min` and `max` bound the options of single groups (`group_options`), not the broker's own.
+Three options only a group has: where it begins to read, what it reads of transactions, and whether its
 consumers may renew their locks.
 
 Heartbeat and assignment intervals are upper limits, as for consumer groups: see `consumer_pace`.

@@ -1,4 +1,4 @@
-"""What share groups take more than one decision for: share partitions begin, are reset, and end.
+"""Share partition lifecycle: begin, reset and end, each of which takes several decisions.
 
 A share partition is known in two places: its group says that there is one (`__consumer_offsets`), and its
 state is kept apart (`__share_group_state`).  A change is noted with the group, then done, then noted as done:
@@ -8,8 +8,8 @@ state is kept apart (`__share_group_state`).  A change is noted with the group, 
     ends      group: deleting ─> state: gone ─> group: nothing
 
 So what a crash cuts off is seen and done again: at the next heartbeat of the group, or when it is asked for
-again.  A share partition is assigned to nobody while it begins, so its state may be initialised twice; what
-has begun before goes on as it was if its reset is cut off.  Of one group one of these is done at a time.
+again.  A share partition is assigned to nobody while it begins, so its state may be initialised twice; one
+that had begun goes on as it was if its reset is cut off.  A group has one of these under way at a time.
 """
 
 import asyncio

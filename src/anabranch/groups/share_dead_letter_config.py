@@ -1,7 +1,7 @@
-"""What can be told about records that a share group has given up (KIP-1191): names and defaults are Kafka's.
+"""Dead-letter options of share groups (KIP-1191): names and defaults are Kafka's.
 
 A group names the topic; the topic must allow it (`errors.deadletterqueue.group.enable`), and the broker says
-how such topics are called and whether it makes them.
+what such topics are called and whether it makes them.
 """
 
 from dataclasses import dataclass

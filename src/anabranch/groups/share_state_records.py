@@ -1,4 +1,4 @@
-"""What `__share_group_state` is written in: Kafka's records, so that its tools read them.
+"""Share state records: `__share_group_state` in Kafka's own format, so that its tools read it.
 
     key     int16 kind, then group, topic id, partition
     0       a snapshot: all there is to know of a share partition; without a value: it is forgotten

@@ -1,7 +1,7 @@
-"""What `__subscription_state` is written in.
+"""Subscription records: the keys and values of `__subscription_state`.
 
     key     int16 kind, then                       value   int16 version 0, then
-    0       group, topic, partition                a subscription's document, as whoever writes it spells it
+    0       group, topic, partition                a subscription's document, in its writer's own form
     1       group, topic, partition, int64 chunk   the bitmap of what is acknowledged in the chunk
     2       group, topic, partition                int64 floor: a position that was committed before
     3       topic, partition                       topic id, a snapshot of the partition's producers
@@ -9,7 +9,7 @@
             coordinator, int64 transaction,        request of a consumer's after the other
             int32 number
 
-Names and numbers as in `__consumer_offsets`.  A kind that is not known is somebody's of a later version.
+Names and numbers as in `__consumer_offsets`.  A record of an unknown kind was written by a later version.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""What the transaction coordinator can be told: names, defaults and bounds are Kafka's.
+"""Transaction coordinator options: names, defaults and bounds are Kafka's.
 
 Kafka's defaults for the topic's replicas (3, of which 2 must have a record) do not fit one broker, and its
 own sample configuration sets both to 1, as here.

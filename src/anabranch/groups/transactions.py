@@ -1,4 +1,4 @@
-"""What may become of a transaction: pure transitions, each a function from what is to what should be.
+"""Transaction states: pure transitions, each a function from what is to what should be.
 
     Empty ─── add ──> Ongoing ─── end ──> PrepareCommit ── complete ──> CompleteCommit ─── add ──> Ongoing
                          ├─────── end ──> PrepareAbort  ── complete ──> CompleteAbort  ─── add ──> Ongoing

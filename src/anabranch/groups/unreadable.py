@@ -1,12 +1,12 @@
-"""Shards that could not be read: each is left alone for a while, then whoever asks next has it tried again.
+"""Unreadable shards: each is left alone for a while, then the next request for it tries again.
 
     disk fails    ─> failed(3, error)     said in the log; CoordinatorUnreadable for who asked
-    somebody asks ─> check(3)             CoordinatorUnreadable, and the disk has its peace
+    somebody asks ─> check(3)             CoordinatorUnreadable, and the disk is not asked
     1 s later     ─> check(3)             passes: it is opened and read from the start
-    it works      ─> worked(3)            and all is forgotten; if not, it is left alone for 2 s, 4 s, ...
+    it works      ─> worked(3)            the failure is forgotten; if not, it is left alone for 2 s, 4 s, ...
 
-A disk that has failed is as a rule still broken a moment later, or too few descriptors are left, and clients
-ask ten times a second.
+A disk that has failed is usually still broken a moment later, or too few descriptors are left, and clients
+ask ten times per second.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The range assignor: each topic is cut into runs of partitions, one a member.
+"""The range assignor: each topic is cut into runs of partitions, one per member.
 
     5 partitions, members a b c    a 0 1   b 2 3   c 4
 

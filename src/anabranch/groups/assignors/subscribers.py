@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives back.
+"""Assignor interface: the members and topics that one is given, and the assignment it gives back.
 
     assign(members, topics)    members: id -> Subscriber, topics: id -> TopicFacts
 
