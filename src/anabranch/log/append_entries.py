@@ -1,4 +1,4 @@
-"""What Pulsar producers sent, appended to a log: many entries with one write.
+"""Entry append: what Pulsar producers sent, many entries with one write.
 
 The batches are made here with their offsets and leader epoch in place, since nothing comes between
 making and writing them.  All of them go in or none, so together they must fit into one segment.

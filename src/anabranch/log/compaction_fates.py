@@ -1,4 +1,4 @@
-"""What became of the transactions that compaction walks through, batch by batch.
+"""Transactions in compaction: which were aborted and which markers may go, batch by batch.
 
 Compaction stays below the last stable offset, so every transaction it meets is decided.  Which ones
 were aborted is known beforehand from the transaction indexes; the rest were committed.

@@ -1,4 +1,4 @@
-"""What compaction leaves of a batch.
+"""Compaction filter: which records of a batch stay.
 
     record   without a key                     goes
              not the last of its key           goes
@@ -7,18 +7,18 @@
     batch    of an aborted transaction         all its records go
              marker of a transaction           goes when nothing else of the transaction is left and its
                                                delete horizon has passed
-             nothing left of it                goes, save the last one of a known producer, whose sequence
+             nothing left of it                goes, except the last one of a known producer, whose sequence
                                                number counts, and the last one of what is cleaned
 
 The delete horizon (KIP-534) is set when a batch with a tombstone, or a marker of an empty transaction,
 is first kept: `delete.retention.ms` from then, in the batch's header in place of the base timestamp.
-Whoever begins to read at offset 0 and is done before that sees every deletion.
+A reader that begins at offset 0 and is done before that sees every deletion.
 
 Beyond `end` nothing is known of the keys and every record stays.  A batch that cannot be read stays as
-it is.  One whose checksum is wrong is never written anew, which would make it look right.
+it is.  One whose checksum is wrong is never rewritten, which would make it look right.
 
-The messages of a Pulsar entry are records like others (`compaction_entries`); one that has to be there though
-nothing is left of it is an empty batch of Kafka's.
+The messages of a Pulsar entry are records like others (`compaction_entries`); an entry that must stay though
+nothing is left of it becomes an empty batch of Kafka's.
 
 In a compacted view (`compaction_view`) deletions go at once, and records without a key may stay.
 """

@@ -1,4 +1,4 @@
-"""What to compact of a log, whether it is worth it yet, and which segments to merge.
+"""Compaction plan: what part of a log to compact, whether it is worth it yet, which segments to merge.
 
     ┌───────────────┬──────────────────────────┬───────────────┬─────────┐
     │ clean         │ dirty, cleanable         │ too young     │ active  │

@@ -1,4 +1,4 @@
-"""The process that compacts a log, so that the broker's own does not have to hold its breath.
+"""Compaction worker: the process that compacts a log, so that the broker's own is not held up.
 
     stdin    one line: the job as JSON.  The pipe stays open; when it closes, the parent is gone
     stdout   {"replaced": [0, 512]}     as soon as a replacement of these segments is durable
@@ -35,7 +35,7 @@ _SHORTEST_SLEEP_S = 0.02
 
 
 class Pace:
-    """At most so many bytes a second, counted from the first."""
+    """At most so many bytes per second, counted from the first."""
 
     def __init__(
         self,

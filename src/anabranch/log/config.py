@@ -1,4 +1,4 @@
-"""What a log can be told: the topic's options, and the broker's that stand behind them.
+"""Log options: the topic's own, and the broker's that stand behind them.
 
 Every topic option has a broker option, its synonym, which decides when the topic does not say; for times
 there is a chain of them in ever coarser units, of which the first that is set decides:

@@ -1,7 +1,7 @@
-"""What the broker as a whole is told about its logs: upkeep, cleaning, producers, times in coarse units.
+"""Broker options of logs: upkeep, cleaning, producer state, and times in coarser units.
 
 The sections are frozen classes for the tasks that do the work.  The chains are broker options that decide
-for a topic's time when the topic does not say (see `log/config.py`): the first that is set wins.
+a topic's time when the topic does not set it (see `log/config.py`): the first that is set wins.
 """
 
 from collections.abc import Callable

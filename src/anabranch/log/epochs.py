@@ -1,4 +1,4 @@
-"""Where each leader epoch began: what two replicas compare to find where they parted.
+"""Leader epochs: where each began, which two replicas compare to find where their logs diverge.
 
     epoch  start          end_of(2) = (2, 250): epoch 2 wrote up to, not including, 250
         1      0          end_of(3) = (2, 250): nothing was written in 3

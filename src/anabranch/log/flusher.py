@@ -1,4 +1,4 @@
-"""Making a log durable: one fsync at a time a log, and everybody who waits shares it.
+"""Log flusher: one fsync at a time per log, shared by everybody who waits for it.
 
     flush(log, 7) ──┐                       ┌── flush(log, 12)      these two come while it runs
     flush(log, 9) ──┴─[ sync up to 10 ]─────┴─[ sync up to 15 ]     and share the next one

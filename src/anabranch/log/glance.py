@@ -1,8 +1,8 @@
-"""What retention needs to know of a log, without opening it.
+"""Retention of unopened logs: whether it has something to do, from file names, sizes and time indexes.
 
-A broker opens a log when somebody asks for it; what nobody asks for grows old all the same.  Names,
-sizes and the last entry of a time index say when its oldest segment will be too old.  Nothing is
-checked and nothing is kept: whoever finds that something is to be done opens the log, and looks again.
+A broker opens a log when it is first used, and retention holds for logs that nobody uses, too.  Names,
+sizes and the last entry of a time index say when the oldest segment will be too old.  Nothing is checked
+and nothing is kept: if there is something to delete the log is opened and looked at again.
 
 It works on paths alone and may run in a thread.
 """

@@ -1,4 +1,4 @@
-"""What the files of a partition are called.
+"""File names of a partition: segments, indexes, snapshots and checkpoints.
 
     00000000000000000000.log              record batches, nothing else
     00000000000000000000.index            (relative offset, position) every few KiB

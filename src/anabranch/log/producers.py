@@ -1,4 +1,4 @@
-"""What each idempotent producer last wrote to a partition: duplicates, gaps and zombies are seen here.
+"""Producer state: what each idempotent producer last wrote, to detect duplicates, gaps and zombies.
 
 A producer numbers its records per partition.  For each producer id we keep its epoch and its last
 five batches, as many as a client may have in flight:

@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments are to go, and when it is worth asking again.
+"""Retention: which of a log's oldest segments are deleted, and when to look again.
 
 Segments go whole and from the front, never one that reaches beyond the high watermark:
 

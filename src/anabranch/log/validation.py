@@ -1,4 +1,4 @@
-"""What a client's batch must satisfy before it is stored, and how the topic changes it.
+"""Batch validation: what a client's batch must satisfy to be stored, and how the topic changes it.
 
 Everything here looks at the 61 bytes of the header, at the CRC, and at the records themselves only
 where a rule needs them: a compacted topic wants a key in every record, `message.timestamp.before.max.ms`
@@ -43,7 +43,7 @@ from anabranch.records.batch import (
 from anabranch.records.builder import recompress
 from anabranch.records.record import check_records, iter_spans
 
-WALKED_RECORDS = 8  # a walk takes 0.7 µs a record, all the rest of a small append 15 µs
+WALKED_RECORDS = 8  # a walk takes 0.7 µs per record, all the rest of a small append 15 µs
 LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
 INLINE_BYTES = 64 * 1024  # what is walked in the loop; beyond, a thread is cheaper than the stall
 

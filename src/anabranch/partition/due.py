@@ -1,11 +1,11 @@
-"""What is to be done when: a heap of times, at most one for each thing.
+"""Due times: a heap of what is to be done when, with at most one time per thing.
 
     due.at(log, 5000)        # not before 5000
     due.at(log, 9000)        # no: 9000
     due.pop(6000)            # []
     due.pop(9000)            # [log]
 
-What is not due costs nothing, however much of it there is.
+What is not due yet costs nothing, however much there is.
 """
 
 import heapq

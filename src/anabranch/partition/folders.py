@@ -1,4 +1,4 @@
-"""Where partitions lie in a data folder, and who they belong to.
+"""Partition folders: where they lie in a data folder, and which topic and process they belong to.
 
     DATA/topics/TENANT/NAMESPACE/TOPIC-N/     a partition (see log/paths.py)
     DATA/deleted/UUID/                        a partition of a deleted topic, until it is removed

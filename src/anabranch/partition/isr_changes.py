@@ -1,4 +1,4 @@
-"""ISR changes: who looks at the followers of all leaders here, and asks the controller for another ISR.
+"""ISR changes: the followers of all leaders here are checked, and the controller asked for another ISR.
 
     every so often   each leader of several replicas: is a follower late?    (`led_replicas`)
     wanted           ─> one request at a time, with what all leaders want by then ─> controller

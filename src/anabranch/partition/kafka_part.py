@@ -1,11 +1,11 @@
-"""What Kafka's consumers are given of a partition that Pulsar producers write to as well.
+"""Reads in Kafka's form: a partition that Pulsar producers write to as well, for Kafka's consumers.
 
     Kafka │ Kafka │ Pulsar │ Pulsar │ Kafka
     └─ as stored ─┘ └─ translated ──┘ └ the next read
 
-A read gives what is of one kind, from where it begins to where the other begins, so that batches of Kafka's
-own still go from the file to the socket.  Entries are translated one by one and once (`translations`): small
-ones here and now, so many that they take some milliseconds; for a large one the reader has to come again.
+A read gives batches of one kind, up to the first of the other kind, so that Kafka's own still go from the
+file to the socket.  Entries are translated one by one and once (`translations`): small ones at once, as many
+as take some milliseconds; for a large one the reader has to come again.
 
 An entry that nobody can translate becomes a batch without records, and a line in the log: readers go on
 behind it.

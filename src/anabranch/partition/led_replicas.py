@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_AFTER_REFUSAL_S = 1.0  # nobody is asked to come in again meanwhile: followers fetch a hundred times a second
+_AFTER_REFUSAL_S = 1.0  # no new request to join meanwhile: followers fetch a hundred times per second
 
 
 class LedReplicas:

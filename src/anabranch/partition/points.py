@@ -1,4 +1,4 @@
-"""Points: what checkpoints say of replicas, and what they will say: where each is synced, starts, is safe.
+"""Checkpoint points: recovery point, log start and high watermark per replica, as saved and to be saved.
 
 A replica that is not open is as the last checkpoint had it.
 """

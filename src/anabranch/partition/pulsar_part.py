@@ -1,10 +1,10 @@
-"""What Pulsar's consumers are given of a batch that a Kafka producer wrote.
+"""Reads in Pulsar's form: the entries that a Kafka producer's batch becomes for Pulsar's consumers.
 
     all together          one entry, a message for every offset
     message by message    an entry each, for consumers who share a subscription by keys: a batch has several
 
-Made once (`translations`): small batches here and now, large ones in turns, for which the reader has to come
-again.  A batch that nobody can translate becomes nothing, and a line in the log: readers go on behind it.
+Made once (`translations`): small batches at once, large ones in turns, for which the reader has to come
+again.  A batch that cannot be translated becomes nothing, and a line in the log: readers go on behind it.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
     leader.replication.throttled.replicas     of a topic, `partition:broker,...` or `*`: what is sent
     follower.replication.throttled.replicas   the same: what is fetched
-    leader.replication.throttled.rate         of a broker: bytes a second of all of them together
+    leader.replication.throttled.rate         of a broker: bytes per second of all of them together
     follower.replication.throttled.rate
 
 Whoever is in sync is never held back.  A rate may be borrowed from for a second, since followers ask twice in
@@ -32,7 +32,7 @@ class Throttle:
     """Of one side of a broker."""
 
     def __init__(self, clock: Clock, rate: Callable[[], int] = lambda: LONG_MAX) -> None:
-        """`rate` is in bytes a second."""
+        """`rate` is in bytes per second."""
         self.rate = rate
         self._clock = clock
         self._paid_s = 0.0  # until when the bytes that were let through would have taken

@@ -1,8 +1,8 @@
-"""What happens to the logs beside the appends: flushing, retention, compaction, checkpoints, removal.
+"""Log upkeep: flushing, retention, compaction, checkpoints and removal, apart from the appends.
 
     look        every second, at the logs that were touched since: sealed segments are synced, flush.ms
                 is kept, and whoever else has to know is told
-    retention   every log.retention.check.interval.ms, at what was touched or has come of age
+    retention   every log.retention.check.interval.ms, at logs that were touched or are old enough now
     cleaning    compaction, every log.cleaner.backoff.ms while there is something to clean
     points      recovery points, log starts and high watermarks are written down, if any has moved
     producers   every producer.id.expiration.check.interval.ms, ids that were silent for too long go

@@ -1,6 +1,6 @@
 """Several Pulsar entries as the batches to store, one after the other in one buffer.
 
-A producer that does not batch sends thousands of small messages a second, and a connection reads many of
+A producer that does not batch sends thousands of small messages per second, and a connection reads many of
 them at once: made into batches here, with their place in the log already in the header, they are one write.
 """
 

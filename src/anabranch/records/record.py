@@ -12,7 +12,7 @@ be padded with zero bits, as Kafka lets them, up to the 5 bytes of an int32 or t
 
 Three ways to walk, by what the caller needs:
 
-    check_records  is this batch of a producer well formed?  Builds nothing; about 0.7 us a record
+    check_records  is this batch of a producer well formed?  Builds nothing; about 0.7 us per record
     iter_records   the records, for whoever reads them
     iter_spans     keys and where each record lies, for compaction, which copies those it keeps
 
