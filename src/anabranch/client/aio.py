@@ -1,4 +1,4 @@
-"""The client on an event loop: what brokers ask brokers with.
+"""Asyncio client: what brokers ask other brokers with.
 
     client = AsyncClient(Settings("b1:9092"), network, clock, random)
     await client.send(Address("b2", 9092), fetch, timeout_s=5)

@@ -1,4 +1,4 @@
-"""Which batches of a fetched buffer a reader may see.
+"""Visible batches: those of a fetched buffer that a reader may see.
 
 A broker answers a fetch with whole batches as they are stored, so a reader has to leave out
 

@@ -1,11 +1,11 @@
-"""What transactions have acknowledged, on the coordinators: kept until they end, then told to subscriptions.
+"""Pending acknowledgements on the coordinators: kept until transactions end, then told to subscriptions.
 
     PendingAcks ─> StoredPendingAcks ─> SubscriptionStates   __subscription_state
     Markers     ─> AckEnds ─────────┬─> SubscriptionStates   which subscriptions
                                     └─> Topics               opened for it, if nobody uses them
 
-A record of a transaction that nobody knows is left of one whose own records were lost, by a power failure
-say.  It would keep its messages from everybody for ever, so it goes, and they are delivered again.
+A record of an unknown transaction is left over from one whose own records were lost, by a power failure for
+instance.  It would hold back its messages for ever, so it is dropped and they are delivered again.
 """
 
 import logging

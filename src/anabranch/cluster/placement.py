@@ -1,4 +1,4 @@
-"""Which brokers hold which partition: pure, from the brokers there are and a place to start.
+"""Replica placement: which brokers hold which partition.  Pure, from the brokers and a place to start.
 
 Partition i's replica j goes to broker (start + i + j) mod n of the brokers in order of id, so leaders
 and replicas spread evenly:

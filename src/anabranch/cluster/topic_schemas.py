@@ -1,4 +1,4 @@
-"""The registry as Pulsar's topics use it: by topic, under the rules that hold for it.
+"""Schemas of Pulsar's topics: the registry by topic, under the rules that hold for it.
 
     producer brings     none     let in, unless the topic has one and validation is enforced
                         one      its version; a new one if it may follow and updates are allowed

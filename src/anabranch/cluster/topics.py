@@ -1,4 +1,4 @@
-"""What may become of a topic: Kafka's rules, as pure functions from an image to a document.
+"""Topic creation and growth: Kafka's rules for names and replicas, as pure functions of an image.
 
 The order of the checks is Kafka's, since the first one that fails is what the client is told: the
 name, whether it is taken or collides, the configuration (the caller's), the factor and the number of

@@ -1,6 +1,6 @@
-"""What holds for topics unless their namespace or they say otherwise.
+"""Policy defaults: what holds for topics unless their namespace or they say otherwise.
 
-Names and defaults are Pulsar's, save those of retention: Pulsar drops what every subscription has acked
+Names and defaults are Pulsar's, except for retention: Pulsar drops what every subscription has acked
 at once, unless told otherwise.  Here the same log serves Kafka clients, whose default is a week, so that the
 log's own retention holds until somebody sets one the Pulsar way, by policy or by these options.
 

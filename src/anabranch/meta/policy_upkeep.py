@@ -1,4 +1,4 @@
-"""How often topics are looked at to keep them to their rules: Pulsar's names and defaults."""
+"""Policy check intervals: how often topics are held to their policies, by Pulsar's names and defaults."""
 
 from dataclasses import dataclass
 from typing import Any

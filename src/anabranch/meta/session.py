@@ -1,4 +1,4 @@
-"""Session: who uses a metadata store, and whether the store still counts it among the living.
+"""Session: a user of a metadata store, and whether the store still takes it for alive.
 
     CONNECTED ──> SUSPENDED ──> CONNECTED     the link broke and came back in time
                       └───────> EXPIRED ──> CONNECTED under another id, where the store can do that
