@@ -1,4 +1,4 @@
-"""A consumer's way out: what a subscription asks of the connection that a consumer came by.
+"""Consumer channel: what a subscription asks of the connection that a consumer came by.
 
     deliver          MESSAGE frames, as many as one turn of the dispatcher brought
     is_writable      False while the client does not take what it was sent: nothing is delivered until the

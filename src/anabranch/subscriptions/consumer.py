@@ -1,6 +1,6 @@
 """A consumer as its subscription sees it: who it is, how much it may be sent, what it was sent.
 
-permits   messages the client has room for.  A delivery takes one a message, and may overshoot by a
+permits   messages the client has room for.  A delivery takes one per message, and may overshoot by a
           batch, since entries are never cut; a FLOW brings new ones
 pending   entries delivered and not acknowledged: offset -> (messages, hash of the key or NO_HASH)
 unacked   messages in them that are not acknowledged

@@ -1,4 +1,4 @@
-"""How far a subscription has got in a partition: what is acknowledged, whatever the order it came in.
+"""Cursor: what a subscription has acknowledged in a partition, in whatever order it came in.
 
     offsets        0 . . . . . . 7 . . . . . . . . .
     acknowledged   # # # # # # # _ # # _ _ # _ _ _ _
@@ -6,7 +6,7 @@
                                    ^^^     ^  acked ahead
 
 Everything below `mark_delete` is acknowledged, the offset at it is not.  What was acknowledged ahead of it
-is kept in roaring bitmaps, one a chunk of 2^16 offsets, so that a million holes take hundreds of kilobytes
+is kept in roaring bitmaps, one per chunk of 2^16 offsets, so that a million holes take hundreds of kilobytes
 and an acknowledgement costs the same whatever their number.  A chunk that the mark has passed goes.  In the
 chunk that the mark stands in, what is below it does not count.
 

@@ -1,4 +1,4 @@
-"""Who gets what: the part of a subscription that differs by its kind.
+"""Dispatcher: which consumer gets what, the part of a subscription that differs by its kind.
 
 A dispatcher works in turns.  A turn reads once, hands out what it read, and says what to wait for:
 

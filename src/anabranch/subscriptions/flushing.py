@@ -1,4 +1,4 @@
-"""When cursors are written, and in which order, so that a crash at any point costs nothing.
+"""Cursor flushing: when cursors are written and in which order, so that a crash at any point costs nothing.
 
     touched     written a second later at most, together with all others that were touched meanwhile
     save        written at once, together with all others that somebody waits for
@@ -11,9 +11,9 @@ A write of a cursor has three steps, each done when the one before it is:
 
 and a reset has two, the other way round: all chunks go, then the position is written.  See `durable`.
 
-Cursors of one shard are written together, a batch a step.  Writes take turns, so that a save that comes
-while another is under way waits for the next, with whoever else came meanwhile.  What could not be written
-is tried again with the next; whoever waited is told.
+Cursors of one shard are written together, one batch per step.  Writes take turns: a save that comes while
+another is under way goes with the next one, as do all others that came meanwhile.  What could not be written
+is tried again with the next; whoever waited for it is told.
 """
 
 import asyncio

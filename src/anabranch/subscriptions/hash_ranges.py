@@ -1,4 +1,4 @@
-"""Which consumer of a key_shared subscription has which keys: 2^16 hashes, cut into ranges.
+"""Hash ranges: which consumer of a key_shared subscription has which keys, by ranges of 2^16 hashes.
 
     HashRing       each consumer has points on a ring, by hashes of its name; a key belongs to the next point.
                    Who joins takes a little from everybody, who leaves gives its own back

@@ -1,4 +1,4 @@
-"""The four ways to share a subscription, by the numbers that Pulsar's protocol gives them."""
+"""Subscription kinds: the four ways to share one, by the numbers that Pulsar's protocol gives them."""
 
 from enum import IntEnum
 

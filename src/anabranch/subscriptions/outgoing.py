@@ -1,6 +1,6 @@
-"""What one turn of a dispatcher hands out: collected for each consumer, delivered at its end.
+"""Outgoing entries of one dispatcher turn: collected for each consumer, delivered at the turn's end.
 
-A delivery takes permits, one a message: an entry counts whole, though some of its messages may be
+A delivery takes permits, one per message: an entry counts whole, though some of its messages may be
 acknowledged, because clients give back the permits of those that they skip.  Entries are remembered as
 pending until they are acknowledged; shared kinds count the messages in them as unacked too.
 """

@@ -1,8 +1,8 @@
-"""What consumers of shared and key_shared subscriptions hold: delivered, and not acknowledged as a whole yet.
+"""Outstanding entries of shared and key_shared consumers: delivered, not yet acknowledged as a whole.
 
 Entries leave a consumer because they are acknowledged, given back (and then count as delivered in vain),
-passed by the mark, or because the consumer goes.  However it is, the messages in them that were not
-acknowledged are unacked no more; what becomes of the entries themselves is the dispatcher's.
+passed by the mark-delete position, or because the consumer goes.  Whichever it is, their messages no longer
+count as unacked; what becomes of the entries themselves is up to the dispatcher.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What open transactions have acknowledged of a subscription: it counts when they commit.
+"""Pending acknowledgements of a subscription: made in open transactions, they count on commit.
 
     transaction   individual               cumulative
     (0,32768)     entry 40: 40..43         -
@@ -6,11 +6,11 @@
                                            ^ one transaction at a time
 
 A message that a transaction has acknowledged is not delivered, to anybody, until that has ended: then it is
-acknowledged, or delivered again.  It can be acknowledged by one transaction, once; who comes second has a
-`TransactionConflict`, and so has who acknowledges what is acknowledged already.
+acknowledged, or delivered again.  It can be acknowledged by one transaction, once; the second one gets a
+`TransactionConflict`, and so does an acknowledgement of what is acknowledged already.
 
 Each request is kept as a record of its own before it is answered (`PendingAckStore`), numbered within its
-transaction; a restart adds them again.  So that nobody fills the memory their number is bounded.
+transaction; a restart adds them again.  Their number is bounded, and with it the memory that they take.
 
 It is pure: no I/O, no clock.
 """

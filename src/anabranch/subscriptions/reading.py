@@ -1,4 +1,4 @@
-"""Where a subscription stands in its log, and what it gets from there.
+"""Read position of a subscription in its log, and the entries it gets from there.
 
     fresh    what was never delivered, from `offset` on
     again    entries by their offsets, for those that are to be delivered once more

@@ -1,4 +1,4 @@
-"""How a subscription may behave: limits and delays, by Pulsar's names for them.
+"""Subscription settings: limits and delays, by Pulsar's names for them.
 
 The defaults are Pulsar's.  0 means no limit.
 """

@@ -1,8 +1,7 @@
-"""Where records go that a share group has given up (KIP-1191), if the group names a topic for them.
+"""Dead letters of share groups (KIP-1191): records given up, in the topic that the group names.
 
-One record becomes one record, in the partition of the topic that has the source's number, or what is left of
-it when divided by how many there are.  Headers say where it came from and why; the key and the value come
-with it if the group asks for that.
+One record becomes one record, in the partition of the source's number modulo the topic's partitions.  Headers
+say where it came from and why; the key and the value come with it if the group asks for that.
 
 A dead letter is written before the record is archived.  So a crash in between may write it again, and none
 is lost.  What cannot be written (no such topic, one that does not allow it, no room, a record that is larger
@@ -36,7 +35,7 @@ _WHY = {
     Cause.REJECTED: b"Offset rejected by client.",
     Cause.DELIVERED_TOO_OFTEN: b"Offset delivery count exceeded the threshold.",
 }
-_AT_ONCE = 500  # records a batch
+_AT_ONCE = 500  # records per batch
 _BATCH_BYTES = 512 << 10  # and so much of keys and values, unless the last one is larger
 _READ_BYTES = 1 << 20
 _UNPACKED_BYTES = 64 << 20

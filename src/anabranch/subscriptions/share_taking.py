@@ -1,4 +1,4 @@
-"""What one fetch takes of a share partition: how much it wants, how much it has, and when that is enough.
+"""Record acquisition by one share fetch: how much it wants, how much it has, when that is enough.
 
 A fetch takes what is free, batch by batch of the log, until it has as many records as it asked for; the last
 batch is taken as a whole, unless the fetch is strict.  Of records that have failed often it takes a portion

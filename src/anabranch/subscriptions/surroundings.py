@@ -1,4 +1,4 @@
-"""What a subscription stands on: the log it reads, time, and the rates that bound it.
+"""Surroundings of a subscription: the log it reads, time, and the rates that bound it.
 
 LogSource        partition/entries.EntryReader: entries from an offset on, and a call when there are more
 CompactedSource  topics/compacted_entries: the last message of every key

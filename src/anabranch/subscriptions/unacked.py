@@ -1,4 +1,4 @@
-"""Messages delivered and not acknowledged, and who gets no more because of them: shared and key_shared.
+"""Unacked limits of shared and key_shared: who has too many messages gets no more until some are acked.
 
     a consumer        blocked from `max_per_consumer` on, until it is down to half of that
     the subscription  blocked from `max_per_subscription` on, until it is down to below half of that

@@ -1,4 +1,4 @@
-"""What subscriptions have left to read: how much, how old, and whether that is too much.
+"""Backlog: what subscriptions have left to read, how much and how old, and whether that is too much.
 
 A backlog begins at the subscription that is furthest behind.  Its size is that of the log from there on;
 its age is that of the message there.

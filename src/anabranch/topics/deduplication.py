@@ -1,4 +1,4 @@
-"""Which messages are there already: the highest sequence id of every producer, by name.
+"""Deduplication: which messages are stored already, by the highest sequence id of every producer name.
 
     highest {"a": 41, "b": 7}        a sends 42, 43: new        a sends 40..41 again: duplicates
 

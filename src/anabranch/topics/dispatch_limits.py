@@ -1,6 +1,6 @@
-"""How fast a topic's subscriptions may deliver: all of them together, and each by itself.
+"""Dispatch rate limits: how fast a topic's subscriptions may deliver, together and each by itself.
 
-A rate may be relative to what is published: so much more than comes in.  Then the limits are made anew at
+A rate may be relative to the publish rate, so much more than comes in.  Then the limits are set again at
 every look at the topic's own rate.
 """
 

@@ -1,4 +1,4 @@
-"""What a topic refuses, named by Pulsar's own reason; `server/pulsar/errors.py` has the codes.
+"""Topic errors, named by Pulsar's own reason; `server/pulsar/errors.py` has the codes.
 
 The base class says what the client should do about it, as everywhere (`base/errors.py`).
 """

@@ -1,4 +1,4 @@
-"""What the rules of a topic mean for its subscriptions."""
+"""Subscription settings that follow from the rules of a topic."""
 
 from anabranch.meta.rules import Rules
 from anabranch.subscriptions.settings import SubscriptionSettings

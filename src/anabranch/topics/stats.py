@@ -1,6 +1,6 @@
-"""What is told about a topic, its producers, subscriptions and consumers: Pulsar's JSON, field by field.
+"""Topic statistics: a topic, its producers, subscriptions and consumers in Pulsar's JSON, field by field.
 
-Plain values; `topic_stats.py` fills them in.  Rates are a second's, over the last look (`base/rates.py`).
+Plain values; `topic_stats.py` fills them in.  Rates are per second, as of the last look (`base/rates.py`).
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""How often a consumer subscribes: so many times in a period, by its name and where it comes from.
+"""Subscribe rate: how often a consumer may subscribe in a period, by its name and address.
 
-Whoever has not subscribed for a period is forgotten, so that no more are remembered than came in one.
+Counts are dropped after each period, so that no more consumers are remembered than came in one.
 """
 
 from anabranch.base.clock import Clock

@@ -1,12 +1,12 @@
-"""What topics are held to beside the traffic: each rule in its own time, over the topics that are open.
+"""Topic upkeep: quotas, expiry, compaction and removal, each rule in its own time over the open topics.
 
     rates        every 10 s, of topics that somebody used since
     sequences    what deduplication has learnt is written down, producers away for long are forgotten
     backlogs     beyond a quota producers are sent away, or the oldest messages are skipped
     expiry       messages older than their time to live are skipped by the subscriptions that have them
-    compaction   a topic is compacted when more has come in since it last was than the rules say
-    inactive     topics that nobody uses go, if the rules say so
-    abandoned    subscriptions without consumers for long go, if the rules say so
+    compaction   a topic is compacted when more has come in since the last time than the rules say
+    inactive     topics that nobody uses are deleted, if the rules say so
+    abandoned    subscriptions that had no consumers for long are deleted, if the rules say so
 
 A round goes through the open topics in slices.  What fails for one is logged and tried again next time.
 """
