@@ -1,6 +1,6 @@
-"""What subscriptions have before them, looked at message by message; and what topics can do without.
+"""Backlog analysis: unacknowledged messages counted, a message id by its index, retention applied at once.
 
-An analysis reads the log, so it is bounded: so many entries and so long; the answer says if it was cut off.
+An analysis reads the log, so it is bounded in entries and in time; the answer says if it was cut off.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""How a broker is doing: all of its open topics, by namespace and bundle."""
+"""Broker statistics: how all of its open topics are doing, by namespace and bundle."""
 
 from typing import Any
 

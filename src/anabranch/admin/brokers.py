@@ -1,4 +1,4 @@
-"""Brokers: which there are, whether this one works, what it is told."""
+"""Brokers: which there are, whether this one is healthy, and their configuration."""
 
 from typing import Any
 

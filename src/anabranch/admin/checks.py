@@ -1,4 +1,4 @@
-"""What values of policies can be: Pulsar's rules, refused in its words."""
+"""Policy checks: which values policies may have, by Pulsar's rules and refused in Pulsar's words."""
 
 from collections.abc import Callable
 from itertools import pairwise

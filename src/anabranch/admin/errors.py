@@ -1,4 +1,4 @@
-"""Our errors as HTTP's statuses: the one place where they meet.
+"""HTTP errors: the status of each of our errors, mapped here and nowhere else.
 
 As for the protocols, an error has the status of its class, or of the nearest class above it that has one.
 Statuses are those that Pulsar answers, which says 412 where others say 400.

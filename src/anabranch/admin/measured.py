@@ -1,7 +1,7 @@
-"""What a scrape measures: the parts that count, and one pass over the partitions for what nobody counts.
+"""Scrape measurements: the parts that keep counters, and one pass over the partitions for the rest.
 
-The pass gives other work of the loop a turn every `_A_TURN` partitions.  So it takes no longer at a time with
-ten thousand partitions than with one, and its numbers may be of some milliseconds apart.
+The pass gives other work of the loop a turn every `_A_TURN` partitions.  So it blocks the loop no longer with
+ten thousand partitions than with one, and its numbers may be some milliseconds apart.
 """
 
 import asyncio

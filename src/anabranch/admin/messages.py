@@ -1,4 +1,4 @@
-"""Messages of a topic, looked at without being consumed.
+"""Message peeking: messages of a topic, looked at without being consumed.
 
 A batch is answered as a whole, as it is stored; what the client needs to take it apart is in the headers.
 """

@@ -1,4 +1,4 @@
-"""What is asked of all topics of a namespace, or of those in one of its bundles."""
+"""Topics of a namespace or bundle, all at once: list, unload, split, clear backlogs, unsubscribe."""
 
 import msgspec
 

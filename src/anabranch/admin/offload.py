@@ -1,4 +1,4 @@
-"""Tiered storage: there is none.  Who asks how it is set hears that it is not; who sets it is refused."""
+"""Tiered storage: there is none.  Its policies read as not set, and setting them is refused."""
 
 from typing import Any
 

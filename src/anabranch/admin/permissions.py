@@ -1,6 +1,6 @@
-"""Who may do what: kept and listed, of namespaces, topics and subscriptions.
+"""Permissions: which roles may do what with namespaces, topics and subscriptions, kept and listed.
 
-Nothing is refused by it until brokers authenticate their clients.
+They are not enforced until brokers authenticate their clients.
 """
 
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What requests to the registry have in common: schemas in JSON, subjects, versions, pages."""
+"""Schema registry requests: what they have in common, such as schemas in JSON, subjects and pages."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar

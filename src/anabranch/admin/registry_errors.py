@@ -1,4 +1,4 @@
-"""Our errors as Kafka's users know them from their registry: numbers that begin with the status."""
+"""Schema registry errors, as Kafka's users know them: numbers that begin with the HTTP status."""
 
 from anabranch.admin.errors import Refused, reason_of, status_of
 from anabranch.admin.routes import Manner

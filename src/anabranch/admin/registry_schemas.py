@@ -1,4 +1,4 @@
-"""The registry as Kafka's users know it: schemas by their ids, and what there is at all."""
+"""Schema registry, as Kafka's users know it: schemas by their ids, and what there is at all."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The registry as Kafka's users know it: what may follow what, what may be done at all.
+"""Schema registry settings, as Kafka's users know them: compatibility levels and modes.
 
 The level of a subject holds for Pulsar's clients too (`cluster/topic_schemas.py`).
 """

@@ -1,4 +1,4 @@
-"""The registry as Kafka's users know it: subjects and their versions."""
+"""Schema registry, as Kafka's users know it: subjects and their versions."""
 
 from anabranch.admin.call import Call, Text
 from anabranch.admin.registry_call import (

@@ -1,4 +1,4 @@
-"""What the handlers of HTTP requests may reach: the node's parts, built by `node.py` and nothing else."""
+"""Admin services: the node's parts that HTTP handlers may reach, built by `node.py` and nothing else."""
 
 from concurrent.futures import Executor
 from dataclasses import dataclass

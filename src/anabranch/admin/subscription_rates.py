@@ -1,4 +1,4 @@
-"""How fast one subscription of a topic may deliver; others go by the topic's subscriptionDispatchRate."""
+"""Subscription dispatch rates: one subscription's own, over its topic's subscriptionDispatchRate."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Pulsar's tools ask about the machinery around topics, of which there is less here: honest answers.
+"""Bookies, quotas, resource groups, filters: honest answers to Pulsar's tools about what is not here.
 
 resource quotas    the same for every bundle
 bookies            none: messages lie in the broker's own log

@@ -1,7 +1,7 @@
-"""How topics are doing: one, or all partitions of one together.
+"""Topic statistics: rates, sizes and clients of a topic, or of all its partitions together.
 
-Of a partitioned topic numbers are added up, times are the latest, and subscriptions are those of one name.
-Who asks for numbers only (`excludePublishers`, `excludeConsumers`) is spared the list of everybody.
+For a partitioned topic numbers are added up, times are the latest, and subscriptions are joined by name.
+A request for numbers only (`excludePublishers`, `excludeConsumers`) gets no list of the clients.
 """
 
 from typing import Any

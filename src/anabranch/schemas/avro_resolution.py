@@ -1,4 +1,4 @@
-"""Whether who knows one Avro schema can read what another one wrote: resolution as the specification has it.
+"""Avro schema resolution: whether a reader's schema can read what was written by another.
 
     reader            writer          can read
     long              int             yes, and float, double; string and bytes go for each other
@@ -6,9 +6,9 @@
     anything          a union         if it can read each branch
     record            record          if each field of the reader's is in the writer's or has a default
 
-Names of enumerations and fixed types must be the same.  Two registries, two more questions: Kafka's users'
-also compares the names of records and the symbols of enumerations (`strict`), Pulsar's brokers compare
-neither, since only the message that has a symbol which the reader lacks cannot be read.
+Names of enumerations and fixed types must be the same.  The registry that Kafka's users know also compares
+the names of records and the symbols of enumerations (`strict`).  Pulsar's brokers compare neither, since only
+a message that has a symbol which the reader lacks cannot be read.
 
 A pair of records that is being looked at is taken to be readable; steps are counted.
 """

@@ -1,11 +1,11 @@
-"""Whether a definition of Pulsar's is one, and whether one may follow another: a pure decision a type.
+"""Schema compatibility, Pulsar's: whether a definition is valid, and whether it may follow another.
 
     AVRO, JSON, PROTOBUF    Avro's schema resolution (`schemas/avro_resolution.py`)
     PROTOBUF_NATIVE         the message may change, it must stay the same message
     KEY_VALUE               the types of key and value stay, and each may follow its own
     the others              there is nothing to differ in
 
-A definition of another type never follows, save where everything does.
+A definition of another type never follows, except where everything does.
 """
 
 import binascii

@@ -1,4 +1,4 @@
-"""One thing that keeps who knows one schema from reading what another one wrote.
+"""Schema difference: one thing that keeps a reader with one schema from reading what another one wrote.
 
 Its kind is what Kafka's users know from their registry (READER_FIELD_MISSING_DEFAULT_VALUE), its place a path
 inside the schema.  The sentence says `{reader}` and `{writer}`, since the same comparison is made both ways:

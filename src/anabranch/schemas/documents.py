@@ -1,4 +1,4 @@
-"""What the registry writes down.
+"""Registry documents: what the schema registry keeps in the metadata store.
 
     /schemas/subjects/<subject>          SubjectDocument: the versions
     /schemas/definitions/<sha-256>       Definition, as a Pulsar client brought it; never changed
@@ -6,8 +6,8 @@
     /schemas/guids/<128 bits in hex>     IdDocument: under which id a schema is kept, once
     /schemas/settings/...                SettingsDocument: of one subject, or of all that have none
 
-A version is of one subject and for both kinds of clients, where its type exists for both; else for one.
-Pulsar's count versions from 0, Kafka's the same from 1.
+A version belongs to one subject, and is for both kinds of clients if its type exists for both, else for one.
+Pulsar's clients count versions from 0, Kafka's count the same ones from 1.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""What can be wrong with a schema, a subject, or what is asked of them."""
+"""Registry errors: what can be wrong with a schema, a subject, or what is asked of them."""
 
 from anabranch.base.errors import Invalid, NotFound
 
@@ -11,7 +11,7 @@ class SchemaTooLarge(InvalidSchema): ...
 
 
 class IncompatibleSchema(Invalid):
-    """It does not go with what the subject has; `told` is why, a line a difference."""
+    """It does not go with what the subject has; `told` is why, one line per difference."""
 
     def __init__(self, message: str, told: list[str] | None = None) -> None:
         super().__init__(message)

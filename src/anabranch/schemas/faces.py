@@ -1,4 +1,4 @@
-"""What a schema that one kind of clients brought is to the other kind.
+"""Schemas across protocols: what one that Pulsar's clients brought is to Kafka's, and the reverse.
 
     Pulsar                              Kafka
     AVRO                            <-> AVRO, with what it refers to in its text

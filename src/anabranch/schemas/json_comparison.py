@@ -1,7 +1,7 @@
-"""Whether what is valid by one JSON Schema is valid by another: what changed, and whether it matters.
+"""JSON Schema compatibility: whether what is valid by one schema is valid by another, change by change.
 
-The kinds of changes have the names, and the changes that are let pass are those, that Kafka's users know
-from their registry.  A new schema may ask for less, never for more:
+The kinds of changes, and which of them are let pass, are those of the registry that Kafka's users know.
+A new schema may ask for less, never for more:
 
     integer -> number           yes       minimum 1 -> 0          yes       an enum with more       yes
     number -> integer           no        minimum 0 -> 1          no        an enum with less       no

@@ -1,7 +1,7 @@
-"""What may be done to a subject: its mode, else that of all, else READWRITE.
+"""Subject modes: what may be done to a subject, by its own mode, else the global one, else READWRITE.
 
 READWRITE                       register, delete
-READONLY, READONLY_OVERRIDE     neither; the second, set for all, goes before what a subject says
+READONLY, READONLY_OVERRIDE     neither; the second, set for all, overrides the subject's own mode
 IMPORT                          register under given ids and versions, whether compatible or not
 """
 

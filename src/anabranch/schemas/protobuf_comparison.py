@@ -1,4 +1,4 @@
-"""Whether who knows one Protobuf file can read what was written by another: by numbers, not by names.
+"""Protobuf compatibility: whether one file's readers can read another's data, by field numbers.
 
     a field comes, goes, is renamed            fine, unless it is required
     int32, int64, uint32, uint64, bool, enum   one group; string and bytes another; others each their own

@@ -96,7 +96,7 @@ def tree_of(schema: Schema, imports: Imports) -> Tree:
 def why_not(
     new: Schema, old: Schema, imports: tuple[Imports, Imports], strategy: Strategy, *, lenient: bool
 ) -> list[str]:
-    """What keeps `new` from following `old`, a line a difference; nothing if it may.  Both have been read."""
+    """What keeps `new` from following `old`, one per line; nothing if it may.  Both have been read."""
     if strategy is Strategy.ALWAYS_COMPATIBLE:
         return []
     if strategy is Strategy.ALWAYS_INCOMPATIBLE:

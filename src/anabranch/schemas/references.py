@@ -1,7 +1,7 @@
-"""What a schema refers to: versions of subjects, and what those refer to in turn.
+"""Schema references: the versions of subjects that a schema refers to, and what those refer to in turn.
 
-Whoever writes schemas that refer to each other widely gets no more than so many of them, each once, so many
-levels deep.
+References are bounded in number, size and depth (`MAX_REFERENCES`, `MAX_BYTES`, `MAX_LEVELS`), and each is
+collected once.
 """
 
 import msgspec

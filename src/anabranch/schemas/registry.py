@@ -1,4 +1,4 @@
-"""The registry as Pulsar's clients see it: subjects whose versions count from 0, each with a definition.
+"""Schema registry, as Pulsar's clients see it: subjects whose versions count from 0, each with a definition.
 
 What was deleted leaves its number behind, and a deletion takes a number of its own, as Pulsar has it.
 

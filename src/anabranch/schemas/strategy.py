@@ -1,13 +1,13 @@
-"""How far a new schema may differ from those before it.
+"""Compatibility strategy: how far a new schema may differ from those before it.
 
-    BACKWARD    who knows the new one can read what was written by the last one
-    FORWARD     who knows the last one can read what will be written by the new one
+    BACKWARD    a reader with the new one can read what was written by the last one
+    FORWARD     a reader with the last one can read what will be written by the new one
     FULL        both
 
 _TRANSITIVE asks it of all versions before, not of the last alone.
 
 Strategies have Pulsar's names.  Kafka's users know them as levels, by the same names but for NONE, which is
-ALWAYS_COMPATIBLE; ALWAYS_INCOMPATIBLE is none of theirs.
+ALWAYS_COMPATIBLE; ALWAYS_INCOMPATIBLE is Pulsar's alone.
 """
 
 from enum import Enum

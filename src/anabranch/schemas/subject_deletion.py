@@ -1,8 +1,8 @@
-"""Deleting, as Kafka's users know it: first so that it could be undone, then for good.
+"""Subject deletion, as Kafka's users know it: first soft, then permanent.
 
     a version       deleted: it is not found unless asked for; its id still is
-    a subject       all its versions; its settings are gone, whatever comes of it
-    for good        what has been deleted before
+    a subject       all its versions; its settings are gone, even if it is registered again
+    permanent       only what has been soft-deleted before
 
 What others refer to stays.
 """

@@ -1,4 +1,4 @@
-"""What is in the registry, for Kafka's clients who look around: subjects, uses of ids, references.
+"""Registry listings for Kafka's clients: subjects, uses of schema ids, references.
 
 Each goes through all subjects, and lets others run while it does.
 """

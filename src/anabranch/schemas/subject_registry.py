@@ -1,4 +1,4 @@
-"""The registry as Kafka's clients see it: subjects whose versions count from 1, schemas with ids.
+"""Schema registry, as Kafka's clients see it: subjects whose versions count from 1, schemas with ids.
 
 An id is a schema's, whatever the subject; the same schema has it in all of them.  What is registered here is
 there for Pulsar's clients (`schemas/registry.py`) where they have such a type, under the same version less 1:

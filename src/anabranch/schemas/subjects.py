@@ -1,4 +1,4 @@
-"""Which subject a topic's schemas are in: `orders-value`, as Kafka's users name that of a topic's values.
+"""Subject names: the subject of a topic's schemas is `orders-value`, as Kafka's users name that of values.
 
 Partitions share their topic's, and so do the stored topic and the other of one name, as in Pulsar.  Where
 both key and value have a schema, the key's is in `orders-key`.
