@@ -1,4 +1,4 @@
-"""What DescribeConfigs says: each option with its value, where that comes from, and what it stands over.
+"""Config entries of DescribeConfigs: each option's value, where it comes from, what it stands over.
 
 A value's synonyms are everything that was set for it, strongest first, down to the default:
 

@@ -1,6 +1,6 @@
-"""Where Pulsar clients come in, and what their connections may do: Pulsar's names and defaults.
+"""Pulsar listener options: addresses, and what connections may do, by Pulsar's names and defaults.
 
-A host that is not given is that of Kafka's listener, so that a broker told of one address has one.
+A host that is not set is that of Kafka's listener, so that it is enough to set one.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What can be configured, numbered as ConfigResource types in Kafka's protocol."""
+"""Config resources: what can be configured, numbered as ConfigResource types in Kafka's protocol."""
 
 from enum import IntEnum
 

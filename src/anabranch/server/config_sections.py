@@ -1,4 +1,4 @@
-"""What a broker can be told, a small frozen class for each part that is told.
+"""Broker options: one small frozen class per part of the broker.
 
 The log's own sections are in `log/config_broker.py`; `server/config.py` puts all of them together.
 """

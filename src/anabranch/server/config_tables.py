@@ -1,4 +1,4 @@
-"""What a broker is told about topics that are kept as tables (`tables/`): who maintains them, and where."""
+"""Table options of a broker: who maintains topics that are kept as tables (`tables/`), and where."""
 
 import os
 from dataclasses import dataclass

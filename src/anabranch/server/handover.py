@@ -1,4 +1,4 @@
-"""When members of a Kafka group go on where Pulsar's consumers stopped: what these had acknowledged ahead.
+"""Handover: Kafka group members go on where Pulsar's consumers stopped, less what is acknowledged ahead.
 
 The group begins at the subscription's position.  Of what was acknowledged beyond it Kafka's protocol knows
 nothing, and a fetch does not say which group it is for.  But whoever reads for a group has asked for its
@@ -13,8 +13,8 @@ fetches from further back, since then it wants to read again; until all that was
 behind it; or until the position is asked for again.  If its connection breaks it may come back on another.
 
 Clients of several groups may look alike.  Where two could be meant neither is, and whoever is not recognised
-gets everything: rather twice than never.  So it is when one of them asks whose group stands nowhere yet: it
-may begin anywhere.
+gets everything: rather twice than never.  The same holds when the group of one of them has no position yet:
+it may begin anywhere.
 """
 
 from collections.abc import Callable

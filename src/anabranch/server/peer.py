@@ -1,4 +1,4 @@
-"""Who is on the other end of a connection, as far as it has said, and what it keeps doing."""
+"""Peer: the other end of a connection, as far as it has said who it is, and its lanes."""
 
 from anabranch.server.lanes import Lanes
 

@@ -1,4 +1,4 @@
-"""Who may come in: connections are counted over all listeners of the node, in all and by address.
+"""Connection limits: counted over all listeners of the node, in all and per address.
 
 There may be `max.connections` of them, `max.connections.per.ip` from one address, and no more than the
 process has descriptors for.

@@ -1,4 +1,4 @@
-"""What request handlers may reach: the node's parts, built by `node_parts.py` and nothing else."""
+"""Kafka services: the node's parts that request handlers may reach, built by `node_parts.py` alone."""
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Several changes at once, each with its own outcome, all within the time a client allows.
+"""Deadline of several changes: each has its own outcome, all within the time a client allows.
 
 Kafka's rule for a time that is over before it starts: nothing is done, everything has timed out.
 What is under way when the time ends is cancelled; the store's promise is that a cancelled change was

@@ -1,10 +1,10 @@
-"""How brokers and partitions are described to a client, in whichever API it asks.
+"""Brokers and partitions in answers: how any API describes them to a client.
 
 A partition whose leader is not among the brokers has none: LEADER_NOT_AVAILABLE, and the client asks
 again.  Replicas on brokers that are gone are offline.
 
 There is no authorizer, so whoever asks what it may do may do everything that can be done to a topic
-or to the cluster.  Kafka's numbers are bits, one an operation (its class AclOperation):
+or to the cluster.  Kafka's numbers are bits, one per operation (its class AclOperation):
 
     3 read  4 write  5 create  6 delete  7 alter  8 describe  9 cluster action
     10 describe configs  11 alter configs  12 idempotent write

@@ -1,7 +1,7 @@
-"""What ConsumerGroupDescribe and ShareGroupDescribe have in common: a group each, described or refused.
+"""Group descriptions: what ConsumerGroupDescribe and ShareGroupDescribe have in common.
 
-What a group's protocol knows of it is in `groups`; here is what either answers for a group that cannot be
-described, and what whoever asks may do with one that can.
+What a group's protocol knows of it is in `groups`; here is what both answer for a group that cannot be
+described, and the authorized operations on one that can.
 """
 
 from collections.abc import Callable

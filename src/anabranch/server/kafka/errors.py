@@ -1,4 +1,4 @@
-"""Our errors as Kafka's codes: the one place where they meet.
+"""Kafka's error codes: the code of each of our errors, mapped here and nowhere else.
 
 An error has the code of its class, or of the nearest class above it that has one, so that a new kind
 of `Invalid` is INVALID_REQUEST until somebody gives it a better one.  What was not raised on purpose

@@ -1,6 +1,6 @@
-"""An answer that is kept back until there is something to say, but in nobody's way.
+"""Held answer: kept back until there is something to say, without holding up the answers after it.
 
-A heartbeat to a quiet group is such a question: the answer may wait for news (`groups/classic_news.py`).
+A heartbeat to a quiet group is answered so: the answer may wait for news (`groups/classic_news.py`).
 But answers go out in the order of the requests, and a client sends its commits on the same connection.  So
 when the client asks anything else, or the node stops, what is held is answered at once.
 """

@@ -1,8 +1,8 @@
-"""Whether what a producer sends belongs to its transaction: asked for Produce and TxnOffsetCommit.
+"""Transaction verification: whether what a producer sends belongs to its transaction.
 
-Without the question a batch that was late would open a transaction that nobody ends, and readers would wait
-for it forever (KIP-890).  The coordinator may be on another broker.  What is asked, and which refusals a
-client understands, goes by its version:
+Without it a late batch would open a transaction that nobody ends, and readers would wait for it forever
+(KIP-890).  The coordinator may be on another broker.  What is asked, and which refusals a client understands,
+goes by its version:
 
     version of Produce   of TxnOffsetCommit
     up to 10             up to 3              is the partition in the transaction?  INVALID_TXN_STATE if not

@@ -1,4 +1,4 @@
-"""Where the batches of a produce request go, and which of them belong to a transaction.
+"""Produce targets: the partitions of a request's batches, and which batches are in a transaction.
 
 A batch of a transaction may be stored if its partition is in it.  While its producer has one open there the
 partition knows; other batches are in doubt, and the coordinator is asked (`joining`).

@@ -1,6 +1,6 @@
 """The table of Kafka APIs: what is registered here is what ApiVersions advertises.
 
-One file an API, named by it.  Importing the file registers it:
+One file per API, named by it.  Importing the file registers it:
 
     @api(32, versions=(1, 4))
     async def describe_configs(request: Any, ctx: RequestContext) -> Answer: ...

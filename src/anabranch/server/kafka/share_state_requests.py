@@ -1,8 +1,8 @@
-"""What the five APIs over the states of share partitions have in common.
+"""Share state requests: what the five APIs over states of share partitions have in common.
 
-Brokers use them among each other (`groups/share_states_anywhere`), and tools do.  Each takes share partitions
-of a group by topics, and answers partition by partition.  Requests of a connection do not wait for each
-other: a share partition's leader has one on its way, and a broker leads many.
+Brokers ask each other by them (`groups/share_states_anywhere`), and so do tools.  Each takes share partitions
+of a group by topic, and answers partition by partition.  Requests of a connection do not wait for each other:
+a share partition's leader has one on its way, and a broker leads many.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Our errors as Pulsar's codes: the one place where they meet.
+"""Pulsar's error codes: the code of each of our errors, mapped here and nowhere else.
 
 An error has the code of its class, or of the nearest class above it that has one.  What was not raised on
 purpose is UnknownError, and its message is nobody's business outside.

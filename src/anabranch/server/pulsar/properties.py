@@ -1,4 +1,4 @@
-"""What clients call their producers and consumers, and what else they say of them: kept, and so bounded."""
+"""Names and properties that Pulsar clients give producers and consumers: kept, and so bounded."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What Pulsar's command handlers may reach: the node's parts, built by `node_parts.py` and nothing else."""
+"""Pulsar services: the node's parts that command handlers may reach, built by `node_parts.py` alone."""
 
 from dataclasses import dataclass, field
 

@@ -1,8 +1,8 @@
-"""What belongs to a transaction among what clients send and acknowledge: checked before it is let in.
+"""Transaction checks: messages and acknowledgements within transactions, before they are let in.
 
 A message or acknowledgement that names a transaction must name one that is open, and that was told of the
-topic or subscription.  Who is refused a message for that is told NotAllowedError, which clients give to the
-application; any other code would have them connect anew and send it again.
+topic or subscription.  A message that is refused for that is answered with NotAllowedError, which clients
+give to the application; any other code would make them reconnect and send it again.
 """
 
 from collections.abc import Sequence

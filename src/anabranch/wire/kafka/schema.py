@@ -1,4 +1,4 @@
-"""Kafka's message schemas: kio's dataclasses, one a message and version.
+"""Kafka's message schemas: kio's dataclasses, one per message and version.
 
 `decoder` and `encoder` are compiled from these.  kio's own native readers are not used on what a
 socket brings: they reserve memory for as many items as a length field claims, and a claim of 2^31

@@ -1,10 +1,10 @@
-"""The two commands that go out by the hundred thousand, packed by hand.
+"""SEND_RECEIPT and MESSAGE, the two commands that go out most often, packed by hand.
 
     SEND_RECEIPT   08 07 | 3a n | 08 producer | 10 sequence | 1a n | 08 ledger | 10 entry | 20 highest
     MESSAGE        08 09 | 4a n | 08 consumer | 12 n | 08 ledger | 10 entry | 18 partition | 18 redeliveries
 
-Every length fits one byte but for a MESSAGE with an `ack_set`, which is rare and takes the ordinary way; so
-does one to a consumer that counts epochs, which Java's do.
+Every length fits one byte except for a MESSAGE with an `ack_set`, which is rare and packed the ordinary way;
+so is one to a consumer that counts epochs, which Java's do.
 """
 
 import struct
