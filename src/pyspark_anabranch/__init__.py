@@ -1,4 +1,4 @@
-"""How Spark finds `format("anabranch")`: it looks into every module whose name begins with `pyspark_`.
+"""Data source discovery: Spark looks for `format("anabranch")` in modules named `pyspark_...`.
 
 A process of Spark's that knows nothing of Anabranch imports this, so it brings in as little as it can.
 """

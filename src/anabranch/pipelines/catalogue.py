@@ -1,4 +1,4 @@
-"""The tables of a pipeline, known again by the next run.
+"""Catalogue: the tables of a pipeline, kept for its next run.
 
 Spark's own catalogue lives in memory: the next driver finds the folders of tables, but no tables, and refuses
 to make them over what is there.  So the statement that makes each table is noted (`tables.json`) as soon as a

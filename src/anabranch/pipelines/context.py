@@ -1,7 +1,7 @@
-"""What a definition file finds around it: the broker of this run, and a list of the topics it uses.
+"""Definition context: the broker of this run, and the topics that definition files use.
 
-Definition files are run by `anabranch pipeline`, which says all of this, or by Spark's own `spark-pipelines`,
-which knows nothing of it; then the broker is that of the environment or of the spec's configuration:
+Definition files are run by `anabranch pipeline`, which sets all of this, or by Spark's own `spark-pipelines`,
+which sets nothing; then the broker is that of the environment or of the spec's configuration:
 
     ANABRANCH_BOOTSTRAP=HOST:PORT            spark.anabranch.bootstrap.servers: HOST:PORT
     ANABRANCH_HTTP=HOST:PORT                 spark.anabranch.schema.registry.url: HOST:PORT

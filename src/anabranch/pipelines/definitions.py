@@ -1,4 +1,4 @@
-"""What definition files are written with: topics as sources and sinks, and tables with expectations.
+"""Pipeline definitions: topics as sources and sinks, and tables with expectations.
 
     read_topic("orders", schema="order string, amount decimal(12,2)")    a stream of rows
     topic_view("orders", topic="orders", schema=...)                     the same by name, for SQL

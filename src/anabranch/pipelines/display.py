@@ -1,4 +1,4 @@
-"""What a run looks like: a table that moves in a terminal, a line a change anywhere else.
+"""Run display: a table that is redrawn in a terminal, one line per change anywhere else.
 
 flow                          state      in      out  late  behind  batch
 orders_clean                  done    3,577    3,541     0       0  1.2 s

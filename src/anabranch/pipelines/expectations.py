@@ -1,4 +1,4 @@
-"""What rows must be like, and what becomes of those that are not: pure SQL text, no Spark.
+"""Expectations: conditions on rows, and the dead letters of those that fail.  Pure SQL text, no Spark.
 
     @expect("amount is positive", "amount > 0")
 

@@ -1,6 +1,6 @@
-"""How the flows of a run are doing, from what Spark says of them: pure, no Spark, no clock.
+"""Flow progress: how the flows of a run are doing, from what Spark says.  Pure: no Spark, no clock.
 
-Two voices are put together.  The run's events say what state a flow is in,
+Two sources are put together.  The run's events say what state a flow is in,
 
     Flow spark_catalog.default.orders is RUNNING.
     Flow spark_catalog.default.orders has FAILED. Error: …

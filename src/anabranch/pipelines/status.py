@@ -1,10 +1,10 @@
-"""What is known of a pipeline's last run, in a small file that a run keeps up to date.
+"""Run status: what is known of a pipeline's last run, in a small file that the run keeps up to date.
 
     storage/_anabranch/status.json
 
-Flows that a run left out keep what an earlier one said of them.  It is written whole at every change, so
-that it is true, but for the last moment, after kill -9 as well; a run that says "running" whose process is
-gone was interrupted.  How far a flow is behind now is asked of the broker when somebody wants to know.
+Flows that a run left out keep what an earlier one said of them.  The file is written whole at every change,
+so it is true up to the last moment, even after kill -9; a run that says "running" whose process is gone was
+interrupted.  How far a flow is behind now is asked of the broker when somebody wants to know.
 """
 
 import json

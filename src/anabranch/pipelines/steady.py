@@ -1,4 +1,4 @@
-"""Whether an answer is the same whenever it is asked for: the time, chance, and columns made of them are not.
+"""Nondeterminism: conditions and columns that depend on time or chance, which expectations may not.
 
 Rows that pass and rows that do not are found by two queries at two times.  Where a condition depends on the
 moment, a row could be in both or in neither.
@@ -6,10 +6,10 @@ moment, a row could be in both or in neither.
     at < now()                                                      the condition itself
     withColumn("age", now() - at)      age < interval 1 hour        or a column that it looks at
 
-A column that no condition looks at, such as the time when a row was stored, may be made of what it likes.
-But rows must not make way for each other (`dropDuplicates`, `limit`): of two, one query might keep the bad
-one and leave it out, and the other one the good one.
-Texts are read roughly, as SQL is large: in doubt a column counts as unsteady.
+A column that no condition looks at, such as the time when a row was stored, may be made of anything.
+But rows must not displace each other (`dropDuplicates`, `limit`): of two, one query might keep the bad one,
+which it then leaves out, and the other query the good one.
+SQL text is only looked through for names: in doubt a column counts as unsteady.
 """
 
 import re

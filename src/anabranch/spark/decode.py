@@ -1,4 +1,4 @@
-"""Record batches into columns, a buffer at a time, with no object a record.
+"""Decoding: record batches into columns, a buffer at a time, with no object per record.
 
     bytes of many batches ->  where each record ends       one pass over the lengths
                           ->  times, offsets, lengths      numpy, a column at a time

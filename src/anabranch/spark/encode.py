@@ -1,4 +1,4 @@
-"""Columns into record batches, with no object a row: the way back of `decode`.
+"""Encoding: columns into record batches, with no object per row, the reverse of `decode`.
 
     length, time, offset, key length     varints, written for all rows at once
     key, value, headers                  as they lie in Arrow's columns

@@ -1,4 +1,4 @@
-"""What single headers say, for all records at once: the column of headers looked through by name."""
+"""Header values: one header of all records at once, by its name in the column of headers."""
 
 import numpy as np
 import pyarrow as pa

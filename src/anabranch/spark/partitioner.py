@@ -1,4 +1,4 @@
-"""Which partition a row goes to, many rows at a time: as Kafka's Java producer decides.
+"""Partitioner: which partition each row goes to, as Kafka's Java producer decides, many rows at a time.
 
     a partition is given     that one
     there is a key           murmur2 of the key, without its sign, modulo the number of partitions

@@ -1,6 +1,6 @@
-"""How much is read next, and by how many tasks: decisions on offsets alone.
+"""Read planning: how much is read next, and by how many tasks, from offsets alone.
 
-    limited     a micro-batch of at most so many records: each partition gets a share by how far it is behind
+    limited     a micro-batch up to a limit of records: each partition gets a share by how far it is behind
     divided     ranges into more and smaller ones, in proportion, when more tasks are wanted than partitions
     gathered    ranges into fewer tasks, when there is too little in each to be worth one
 

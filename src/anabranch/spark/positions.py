@@ -1,4 +1,4 @@
-"""Where a query begins and ends: what the offset options say, as offsets.
+"""Query positions: where a query begins and ends, from the offset options to offsets.
 
     latest, earliest                          every partition
     {"orders": {"0": 23, "1": -2}}            by partition; -1 is the latest, -2 the earliest

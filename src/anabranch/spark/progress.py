@@ -1,4 +1,4 @@
-"""How far a streaming query is behind, from what Spark itself reports of it.
+"""Query lag: how far a streaming query is behind, from what Spark itself reports of it.
 
     for one in lags(query.lastProgress):
         print(one.partition, one.behind)

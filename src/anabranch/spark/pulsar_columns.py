@@ -1,4 +1,4 @@
-"""What Pulsar's clients see of a message, as columns, whoever wrote it.
+"""Pulsar columns: a message as Pulsar's clients see it, whoever wrote it.
 
     messageId      the bytes that MessageId.deserialize of Pulsar's clients takes
     publishTime    when it was sent; of a Kafka record, its timestamp

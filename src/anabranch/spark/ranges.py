@@ -1,4 +1,4 @@
-"""What is to be fetched, and how: what who plans tells who fetches."""
+"""Offset ranges: what is to be fetched and how, from the planner to the tasks."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

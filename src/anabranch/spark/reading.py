@@ -1,4 +1,4 @@
-"""What batch and streaming reads have in common: how records are fetched, and which columns come out."""
+"""Spark reads: what batch and streaming have in common, fetching records and choosing columns."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple

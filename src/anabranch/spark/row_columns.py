@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame become what of a record, and what they must be.
+"""Row columns: which columns of a DataFrame become which part of a record, and what they must be.
 
     value        string or binary, needed
     key          string or binary

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: subscribe, subscribePattern or assign.
+"""Partition selection: which ones a query reads, by subscribe, subscribePattern or assign.
 
 subscribe          "orders,clicks"                  all partitions of these topics, new ones as they come
 subscribePattern   "orders-.*"                      all topics of such names, as Java would match them: whole

@@ -3,7 +3,7 @@
 Spark keeps one of these in a process beside the driver for as long as the query runs and asks it in turn
 
     latestOffset(start, limit)     how far the next micro-batch goes; written to the checkpoint
-    partitions(start, end)         the ranges of that micro-batch, one a task; `read` runs in the executors
+    partitions(start, end)         the ranges of that micro-batch, one per task; `read` runs in the executors
     commit(end)                    everything before `end` is done
 
 After a restart it goes on from the checkpoint: the same `start` and `end` give the same ranges.  Partitions

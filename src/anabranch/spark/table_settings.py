@@ -1,4 +1,4 @@
-"""Which topics are kept as tables, and where: asked of the brokers, who have it in topics' options."""
+"""Table settings: which topics are kept as tables, and where, asked of the brokers as topics' options."""
 
 from collections.abc import Iterable
 from pathlib import Path

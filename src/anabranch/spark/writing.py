@@ -1,4 +1,4 @@
-"""What one task does to write its rows, whether the query is a batch or a stream.
+"""Write tasks: how one task stores its rows, whether the query is a batch or a stream.
 
 Rows come a few thousand at a time; they are put together to some megabytes, so that a partition's batches
 are worth sending, and go out while the next ones come in.

@@ -1,4 +1,4 @@
-"""What tasks tell the driver.  Apart from what they do, so that a driver that only commits loads little."""
+"""Commit messages of write tasks, in a module of their own: a driver that only commits loads little."""
 
 from pyspark.sql.datasource import WriterCommitMessage
 

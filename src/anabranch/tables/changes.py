@@ -1,4 +1,4 @@
-"""What may follow a snapshot: each change makes the next one, and none touches a disk.
+"""Snapshot changes: each makes a table's next snapshot from the last, and none touches a disk.
 
     begun        a new table, which covers nothing yet
     appended     offsets were read on from where the table ends: files, and what was lost before them

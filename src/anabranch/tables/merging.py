@@ -1,11 +1,11 @@
-"""Which small files are to become one: those of a partition and hour, when they are many or the hour is over.
+"""File merging: small files of a partition and hour become one, when they are many or the hour is over.
 
-Every round of the maintainer adds a file a partition and hour.  As soon as `MANY` small ones are there they
-become one, which may be small still; when the hour is long over, what is left of it does.  A merged file is
-not larger than a file gets when it is written at once.
+Every round of the maintainer adds one file per partition and hour.  As soon as there are `MANY` small ones
+they become one, which may still be small; when the hour is long over, so do those that are left.  A merged
+file is not larger than a file gets when it is written at once.
 
-A file is merged with those after it only if they have as much as it has: so each record is written again a
-few times only, also if records of an hour that is over come in for as long as there are rounds.
+A file is merged with those after it only if they hold as much as it does: so each record is rewritten a few
+times only, even if records of an hour that is over keep coming in.
 """
 
 from datetime import UTC, datetime, timedelta

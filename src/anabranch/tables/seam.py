@@ -1,4 +1,4 @@
-"""Where history ends and the log goes on: a range of offsets as slices of files, and a tail for the brokers.
+"""Seam of history and log: a range of offsets as slices of a table's files, and a tail for the brokers.
 
     covered           [100 ------------------------- 900)
     files             [100 - 400) [400 -- 700)[700 - 900)

@@ -1,4 +1,4 @@
-"""Runs the process that maintains tables beside a broker, for as long as a topic is kept as one.
+"""Table supervisor: runs the process that maintains tables beside a broker, while a topic is kept as one.
 
     no table ──── a topic is enabled ───> running ──── it ends by itself ───> waiting, longer each time
         ^                                    │                                       │

@@ -1,12 +1,12 @@
-"""What tasks do for a table: copy offsets of a partition into files, and write small files again as one.
+"""Table copy tasks: offsets of a partition copied into files, small files merged into one.
 
 A task reads from the broker and writes Parquet in the same worker, so records do not pass through the JVM.
 What it returns is a few lines about its files; nobody sees them until the driver puts them into a snapshot.
 A task that is run again writes other files, and those of the first are removed when they are old.
 
 Files have all columns of a topic, those of Pulsar's too.  If values have a schema in the registry, what it
-makes of them is there as well, in the column `record`, for whoever reads the files by other means; it is null
-where a value is none of its schema.
+makes of them is there as well, in the column `record`, for readers of the files without us; it is null where
+a value does not match its schema.
 """
 
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""Keeps tables up to date: in rounds, each of which copies what topics have that their tables have not.
+"""Table maintainer: rounds, each of which copies what topics have that their tables have not.
 
     ask the brokers        which topics are tables, and how far they are committed
     read the snapshots     how far the tables are

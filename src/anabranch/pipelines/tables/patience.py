@@ -1,4 +1,4 @@
-"""Who failed is left alone for a while, longer each time: so that one that cannot be helped costs little.
+"""Retry pauses: what failed is left alone, longer each time, so that it costs little if it fails for ever.
 
 fails ──> pause of 10 s ──> fails again ──> 20 s ──> … ──> 10 minutes, at most
 works ──> nothing is remembered

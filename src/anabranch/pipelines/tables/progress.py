@@ -1,11 +1,11 @@
-"""How far tables are, told to groups: so that whoever looks at groups sees it, and what is wrong besides.
+"""Table progress: how far tables are and what is wrong with them, committed as offsets of groups.
 
     anabranch-table-TOPIC             how far it is, and what is wrong with it
     anabranch-table-problem-TOPIC     what is wrong with one that cannot be looked at, or has not begun
 
-A group's offsets are forgotten when nobody has committed any for days (offsets.retention.minutes), but they
-tell readers that a table has begun (`spark/history`): so they are told again every hour, changed or not; and
-so nothing may be said there of a table that has not begun.
+Offsets tell readers that a table has begun (`spark/history`), and expire when nobody has committed any for
+days (offsets.retention.minutes).  So they are committed again every hour, changed or not, and the first of
+these groups has none for a table that has not begun.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Pieces of work done by Spark, one a task, wherever its executors are; or here, one after the other.
+"""Pieces of work done by Spark, one per task, wherever its executors are; or here, one after the other.
 
 Work and results are JSON, and a piece that fails for a reason of its own (a folder that cannot be written, a
 topic that was deleted) fails alone: its error comes back as its result.

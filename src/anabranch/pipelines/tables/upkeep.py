@@ -1,4 +1,4 @@
-"""What a table needs beside new records: what nobody needs removed, old files dropped, small ones merged.
+"""Table upkeep: unused files removed, old ones expired, small ones merged.
 
 A file is removed when it was dropped so long ago that no query can be reading it (the topic's option
 anabranch.table.file.delete.delay.ms), or if no snapshot has ever known it and it is so old that nobody can be

@@ -5,7 +5,7 @@ reader wants, and moves the cursor on; `skip` only moves it.  `after` goes over 
 and is for `avro_items`, where arrays and maps are.  Which node stands for what is decided in `avro_plan`;
 here nobody knows two schemas.
 
-A number is 50 ns a value or less, text some more; a nullable field costs one pass over those that have it.
+A number is 50 ns per value or less, text some more; a nullable field costs one pass over those that have it.
 """
 
 from abc import ABC, abstractmethod
@@ -148,7 +148,7 @@ class Real(Node):
         return self.column(cursor.fixed(self.size))
 
     def column(self, table: "NDArray[np.uint8]") -> pa.Array:
-        """Numbers as they are written, one a row of `table`."""
+        """Numbers as they are written, one per row of `table`."""
         found = table.view(f"<f{self.size}").reshape(-1)
         return pa.array(found.astype(self.type.to_pandas_dtype()))
 

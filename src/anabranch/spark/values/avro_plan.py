@@ -1,11 +1,11 @@
-"""How values of one Avro schema become columns of another: the writer's nodes, giving the reader's types.
+"""Avro schema resolution into columns: the writer's nodes, giving the reader's types.
 
 As Avro's specification resolves schemas: fields go by name or alias, in whatever order; what the reader lacks
 is passed over; what the writer lacks takes the reader's default, or is null; an int may be read as a long, a
 float as a double, text as bytes.  Names of records do not count, as they do not for Pulsar's clients.
 
-What cannot be resolved is no error as long as no value has it: a branch of a union that the reader has no
-place for, say.  The values that do have it are bad ones, with the reason.
+What cannot be resolved is no error as long as no value has it, such as a branch of a union that the reader
+has no place for.  The values that do have it are bad ones, with the reason.
 """
 
 from collections.abc import Container

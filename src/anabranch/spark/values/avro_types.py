@@ -1,4 +1,4 @@
-"""What Avro's types are as columns, as Spark's own from_avro has them.
+"""Avro types as columns: the same that Spark's own from_avro gives.
 
     int, long, float, double, boolean, string, bytes      themselves
     enum                         string
@@ -10,8 +10,8 @@
     date, timestamp-*, decimal   date, timestamp, decimal; local-timestamp-* are timestamps without a zone
     uuid, time-*, unknown        what they are written as
 
-A type that contains itself cannot be a column: Spark has none such.  A small schema can also stand for a
-great many columns, by names that are used again and again: they are counted.
+A type that contains itself cannot be a column: Spark has no such type.  A small schema can also stand for
+very many columns, by names that are used again and again, so columns are counted.
 """
 
 from typing import Any

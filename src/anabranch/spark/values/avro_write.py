@@ -1,4 +1,4 @@
-"""Columns into Avro's binary form, with no object a row: the way back of `avro_nodes`.
+"""Avro encoding: columns into Avro's binary form, with no object per row, the reverse of `avro_nodes`.
 
 A part of every row is a column of bytes; a record is these joined, row by row, by Arrow.  The schema is made
 of the columns' own types:

@@ -1,4 +1,4 @@
-"""A place in every value at once: what is read there, it is read for all of them together.
+"""Value cursor: a place in every value at once, from where all of them are read together.
 
     values     |7 o r d e r - 1 …|9 o r d e r - 1 0 …|…      pieces of one buffer
     cursor      ^                 ^                          a place in each

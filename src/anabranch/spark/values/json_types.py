@@ -1,4 +1,4 @@
-"""What JSON Schemas are as columns, and how a value is checked against that.
+"""JSON Schema types as columns, and how a value is checked against them.
 
     object with properties       struct
     object without               map, if additionalProperties has a schema; else text
