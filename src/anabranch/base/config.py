@@ -1,4 +1,4 @@
-"""Configuration: a small frozen class a part, declared option by option.
+"""Configuration: one small frozen class per part, declared option by option.
 
 A part writes down what it can be told, once:
 

@@ -1,4 +1,4 @@
-"""A type for every identity, so that an offset is never passed where an epoch belongs.
+"""Ids: a type for every identity, so that an offset is never passed where an epoch belongs.
 
 A topic is one thing with two spellings.  Underneath it is always `domain://tenant/namespace/local`; Kafka's
 side says `local` for the default namespace and the full name for any other, Pulsar's side may leave away the

@@ -1,4 +1,4 @@
-"""Whether a part of a file is in memory, and how to bring it there.
+"""Page cache: whether a part of a file is in memory, and how to bring it there.
 
 A read that has to wait for the disk would hold up the whole loop.  The kernel can be asked first (RWF_NOWAIT,
 1 µs); what it would have to wait for is read once by a thread and is in the cache after that.  Some file

@@ -1,4 +1,4 @@
-"""Any text as one part of a path: percent-encoded where it is not of Kafka's letters.
+"""Path parts: any text as one, percent-encoded where it is not of Kafka's letters.
 
     "orders.v2"   -> "orders.v2"           "a b/c" -> "a%20b%2Fc"          ".." -> "%2E%2E"
 

@@ -1,4 +1,4 @@
-"""A limit on messages and bytes a second: two buckets that fill up at the rate and hold one period's worth.
+"""Rate limit on messages and bytes per second: two token buckets that hold one period's worth.
 
 What is taken is known only afterwards (a batch is taken whole), so a bucket may go below zero; the next
 one waits until it is above again.  The average is the rate, whatever the sizes.

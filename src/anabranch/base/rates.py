@@ -1,7 +1,7 @@
-"""How fast a counter moves, from looking at it now and then.
+"""Rates: how fast counters move per second, from looking at them now and then.
 
-Whoever counts only adds to a plain number.  Every `PERIOD_S` those that moved are looked at, and the rate
-is what came in since the look before: nothing is timed on the way, and what stands still costs nothing.
+Counting is adding to a plain number.  Every `PERIOD_S` the counters that moved are looked at, and the rate
+is what came in since the look before: nothing is timed on the way, and an idle counter costs nothing.
 
     meter = Meter()
     meter.look((topic.messages_in, topic.bytes_in), now_s)

@@ -1,4 +1,4 @@
-"""A logger for what may happen a thousand times a second: it says so now and then, with a count."""
+"""Seldom: a logger for what may happen a thousand times per second, one line now and then with a count."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""One at a time, per key: whoever asks for a key that is taken waits for those before them."""
+"""Turns: a lock per key, given to those who wait in the order in which they asked."""
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable

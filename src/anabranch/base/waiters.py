@@ -1,4 +1,4 @@
-"""Whoever waits for something to move on, and is told when it does.
+"""Waiters: callbacks that are called when what they wait for may have moved on.
 
 A waiter is a callback without arguments.  It stays until it is removed, may be called without need,
 and looks for itself whether what it waits for has come.

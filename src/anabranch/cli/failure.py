@@ -1,4 +1,4 @@
-"""How a command fails: one line that says what is wrong, one that says what to do next.
+"""Command failures: one line that says what is wrong, one that says what to do next.
 
     anabranch: no broker answers at 127.0.0.1:9092
       start one with `anabranch standalone`, or name another with --bootstrap HOST:PORT

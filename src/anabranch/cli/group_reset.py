@@ -1,4 +1,4 @@
-"""Where a group goes on reading: what `--to` and `--by` mean, and the offsets that come of it.
+"""Offset reset: what `--to` and `--by` mean, and the offsets that a group goes on from.
 
     --to earliest | latest      the ends of a partition
     --to 4200                   an offset
@@ -6,7 +6,7 @@
     --to 15m                    and so does how long ago
     --by -100                   from where the group stands
 
-A place that a partition does not have becomes the nearest that it has.  Nothing here talks to anybody.
+An offset outside of a partition becomes the nearest inside it.  Nothing here talks to a broker.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, plain aligned tables for people."""
+"""Command output: JSON for programs, plain aligned tables for people."""
 
 import json
 from base64 import b64encode
@@ -27,7 +27,7 @@ def readable(data: bytes | str | None) -> Any:
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """One line a row under the names of the first row's keys; numbers to the right."""
+    """One line per row under the names of the first row's keys; numbers to the right."""
     if not rows:
         return
     columns = list(rows[0])

@@ -54,7 +54,7 @@ def check_move(topic: str, present: Path | None, wanted: Path) -> None:
 
 
 def summaries(cluster: Cluster) -> list[Row]:
-    """A row a table.  What is wrong with one is said there, and hides none of the others."""
+    """One row per table.  What is wrong with one is said there, and hides none of the others."""
     with _in_own_words():
         return [_summary(one, cluster) for one in enabled_tables(cluster, cluster.topics(), must_know=False)]
 

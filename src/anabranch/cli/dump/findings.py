@@ -1,4 +1,4 @@
-"""What looking through a log turns up, in the order it is found.
+"""Findings: what reading a log turns up, in the order it is found.
 
 The readers of this package yield these and print nothing; `show.py` turns them into text or JSON.
 A Problem is something that a broker would not have written, or would cut off on its next start.
