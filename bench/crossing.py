@@ -5,7 +5,7 @@
 Records of 100 B with a key, in batches of 1,000, not compressed.  A round writes them to a new topic with one
 protocol's producer and has them read three times: by the other protocol's reader, for whom they are
 translated; by another one, for whom they have been; and by one of the same protocol.  The first is to get
-200,000 records a second and core at least, and the second is to be free of the cost.
+200,000 records per second and core at least, and the second is to be free of the cost.
 
 `records_per_core_s` is records by the broker's CPU seconds, `us` the CPU a record; medians of the rounds.
 How long the reader took says more about the client.

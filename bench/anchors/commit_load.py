@@ -1,6 +1,6 @@
 """Offset commits as fast as a broker takes them: requests written beforehand, many of them under way.
 
-    commit(bootstrap, groups=4, partitions=1, window=16, requests=20_000)   -> requests a second
+    commit(bootstrap, groups=4, partitions=1, window=16, requests=20_000)   -> requests per second
 
 A connection a group, each with `window` requests unanswered: 1 is a client that waits for every commit, more
 is many clients of a shard.  Every answer's codes are looked at; one that is not zero fails the run.  Frames

@@ -4,8 +4,8 @@ A row's `load` runs once against a broker and gives its figures:
 
     settled_s     from a member's subscribe() (of the last one, where many start) until every partition has
                   one owner and every member a partition, as the members' own callbacks tell it
-    commits_s     OffsetCommit requests a second;  offsets_s: the offsets in them
-    records_s     records a second in committed transactions, or read by share consumers
+    commits_s     OffsetCommit requests per second;  offsets_s: the offsets in them
+    records_s     records per second in committed transactions, or read by share consumers
 
 Members are librdkafka's, with its defaults: they heartbeat every three seconds, so a join comes at a moment
 of that beat that a row's `round` chooses, the same for both brokers.

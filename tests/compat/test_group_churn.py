@@ -1,4 +1,4 @@
-"""Groups of one to eight real clients, a process a member, that come and go at random while a producer runs.
+"""Groups of one to eight real clients, one process each, that come and go at random while a producer runs.
 
 Members join, leave, are killed with -9, blink (stopped for a moment) and freeze (stopped past their session,
 then go on as if nothing were).  Static members are replaced under their instance id, also while the one that

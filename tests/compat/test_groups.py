@@ -1,4 +1,4 @@
-"""Groups of real clients, a process a member: one after the other, what happens to members and broker.
+"""Groups of real clients, one process per member: one after the other, what happens to members and broker.
 
 Whatever it is: every record that was acknowledged is processed at least once, in the end each partition has
 one owner among the living, and a group goes on where it had committed.  All at random is `test_group_churn`.

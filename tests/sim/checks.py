@@ -1,7 +1,7 @@
 """Checks of a simulated cluster from within: what must hold of its replicas at any time.
 
   checks = Checks(world, cluster)
-  checks.look()              after each fault, and several times a second
+  checks.look()              after each fault, and several times per second
   checks.settled()           in the end: all replicas are the same
 
 * one leader per epoch: no two brokers, and no two lives of one, lead a partition in the same epoch

@@ -1,4 +1,4 @@
-"""What ApiVersions advertises is what there is: one file an API, named by it."""
+"""What ApiVersions advertises is what there is: one file per API, named by it."""
 
 from anabranch.server.kafka.registry import load_apis
 from tests.tidy.tree import PACKAGE

@@ -1,6 +1,6 @@
 """What Java's and Go's producers write, byte for byte, as the other protocol's clients see it.
 
-Recorded by bench/anchors/record_crossing.py, whose programs say what they sent: ten messages a topic.
+Recorded by bench/anchors/record_crossing.py, whose programs say what they sent: ten messages per topic.
 """
 
 import base64

@@ -263,7 +263,7 @@ async def test_what_could_not_be_written_did_not_happen(
 async def test_a_disk_that_is_full_is_said_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Clients ask again, some thousand times a second."""
+    """Clients ask again, some thousand times per second."""
     async with coordinated(tmp_path) as broker:
         await broker.commit("g", 5)
         with monkeypatch.context() as patch:

@@ -23,7 +23,7 @@ def some_producers() -> Producers:
 
 
 def test_the_bytes_are_kafkas() -> None:
-    """Version 1, CRC-32C, count, then 46 bytes a producer."""
+    """Version 1, CRC-32C, count, then 46 bytes per producer."""
     data = encode(some_producers())
     assert data[:2] == b"\x00\x01"
     assert data[6:10] == b"\x00\x00\x00\x03"

@@ -170,7 +170,7 @@ CREATE_NOTHING = struct.pack(">iib", 0, 1000, 0)
 
 @pytest.fixture(autouse=True)
 def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every line, not one a second."""
+    """Every line, not one per second."""
     monkeypatch.setattr(module, "_trouble", logging.getLogger("trouble"))
 
 
