@@ -19,7 +19,7 @@ MakeProtocol = Callable[[asyncio.AbstractEventLoop, float], H11Protocol]
 
 
 class HttpProtocol(H11Protocol):
-    """One that does not wait for ever for the rest of a request's head."""
+    """One that does not wait forever for the rest of a request's head."""
 
     head_s: float
     when_lost: Callable[[], None]

@@ -98,7 +98,7 @@ class File:
         if self._fd < 0:
             if self._fd == _CLOSED:  # the path may be another's by now
                 raise OSError(errno.EBADF, "the file is closed", str(self.path))
-            # One that had something in it and is gone now was taken away, and is not made anew.
+            # One that had something in it and is gone now was taken away, and is not made again.
             create = 0 if self.size else os.O_CREAT
             try:
                 self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | create, 0o644)

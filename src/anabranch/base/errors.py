@@ -186,7 +186,7 @@ class FencedLeaderEpoch(Fenced):
 
 
 class StaleBrokerEpoch(Fenced):
-    """The broker is not registered, or has registered anew since."""
+    """The broker is not registered, or has registered again since."""
 
 
 class FencedStateEpoch(Fenced):

@@ -22,7 +22,7 @@ class Meter:
         self.rates: tuple[float, ...] = (0.0,) * counters
 
     def look(self, counters: Sequence[int], now_s: float) -> bool:
-        """Work the rates out anew.  False if nothing has moved since the last look, nor before it."""
+        """Work the rates out again.  False if nothing has moved since the last look, nor before it."""
         passed_s = now_s - self._at_s
         if passed_s <= 0:
             return True

@@ -34,7 +34,7 @@ def _in_own_words() -> Iterator[None]:
 
 
 def place_in(root: Path, topic: str, cluster: Cluster) -> Path:
-    """Where a topic's table goes.  One that is deleted and made anew is another one, with another table."""
+    """Where a topic's table goes.  One that is deleted and made again is another one, with another table."""
     return root / f"{quote(topic, safe='')}-{cluster.topic_ids([topic])[topic]}"
 
 

@@ -7,7 +7,7 @@
 
 Leaders carry their epochs, and **an older epoch never replaces a newer one**: Metadata comes from any broker,
 and one that is behind must not send us back to a leader that was replaced.  What is expired keeps its epoch.
-A topic that was deleted and made anew has another id, and its epochs begin again.
+A topic that was deleted and made again has another id, and its epochs begin again.
 
 Nothing here asks anybody.
 """

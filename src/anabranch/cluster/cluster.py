@@ -126,7 +126,7 @@ class Cluster:
         self._watcher.on_read_anew = callback
 
     async def run(self) -> None:
-        """Follow what other nodes change, for ever.  Belongs in the node's task group."""
+        """Follow what other nodes change, forever.  Belongs in the node's task group."""
         await asyncio.gather(self._watcher.run(), self.registration.run(), self.controller.run())
 
     # --- topics

@@ -104,7 +104,7 @@ class Controller:
         log.info("broker %d is the controller, at epoch %d", self._node_id, epoch)
 
     async def run(self) -> None:
-        """Stand in for a controller that is gone, and be it, for ever."""
+        """Stand in for a controller that is gone, and be it, forever."""
         await asyncio.gather(self._stand_in(), self._serve())
 
     async def resign(self) -> None:

@@ -11,7 +11,7 @@ second later.  So who asks for what a doubted broker leads waits for the electio
 A broker that went, however it did, is named to clients for some seconds more, as Kafka names one that died
 until its session is over.  librdkafka (2.16) that learns from one answer that a partition has moved and that
 the broker where it was is gone drops the partition for a second with the broker; told of the move first, it
-does not.  And if a broker that it forgot is back as a coordinator, it may wait for it for ever.
+does not.  And if a broker that it forgot is back as a coordinator, it may wait for it forever.
 """
 
 import asyncio

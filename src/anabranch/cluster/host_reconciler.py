@@ -1,7 +1,7 @@
 """Host reconciler: makes the partitions that this broker hosts those that the cluster's image gives it.
 
 A subscriber of the image: topics that appear are announced to the host, those that grow or are
-configured anew are told so, those that vanish are taken away.
+reconfigured are told so, those that vanish are taken away.
 
 A retention that was set the Pulsar way, for the topic, its namespace or by the broker's Pulsar options, takes
 the place of the log's `retention.ms` and `retention.bytes`; topics that keep the broker's own state are left

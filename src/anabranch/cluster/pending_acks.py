@@ -5,7 +5,7 @@
                                     └─> Topics               opened for it, if nobody uses them
 
 A record of an unknown transaction is left over from one whose own records were lost, by a power failure for
-instance.  It would hold back its messages for ever, so it is dropped and they are delivered again.
+instance.  It would hold back its messages forever, so it is dropped and they are delivered again.
 """
 
 import logging

@@ -74,7 +74,7 @@ class Registration:
         await self._tell(id, self._give_way - {why})
 
     async def run(self) -> None:
-        """Register again in each new session, for ever."""
+        """Register again in each new session, forever."""
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._chance)
         while True:
             await self._connected.wait()

@@ -42,7 +42,7 @@ def share_partitions(
 
 
 class _Configs:
-    """What holds for each group, worked out anew when the broker or the group is told something."""
+    """What holds for each group, worked out again when the broker or the group is told something."""
 
     def __init__(
         self, config: Callable[[], GroupConfig], overrides_of: Callable[[str], Mapping[str, str] | None]

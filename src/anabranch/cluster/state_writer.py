@@ -123,7 +123,7 @@ class StateWriter:
                 log.exception("changes of partitions' states: it is not known whether they were written")
                 _refuse(changes, Unavailable(f"it is not known whether it was written: {error!r}"))
             finally:
-                for change in changes:  # cancelled: nobody waits for ever
+                for change in changes:  # cancelled: nobody waits forever
                     if not change.answer.done():
                         change.answer.cancel()
 

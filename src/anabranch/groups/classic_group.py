@@ -120,7 +120,7 @@ class ClassicGroup:
         return ErrorCode.none
 
     def may_commit_late(self, member_id: str, epoch: int, topic_id: UUID, partition: int) -> bool:
-        """Nobody keeps anything: a generation gives everything anew."""
+        """Nobody keeps anything: each generation assigns every partition again."""
         return False
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:

@@ -9,7 +9,7 @@ Whoever is new, or has other things to say than before, makes a new generation; 
 seen something change (topics grow).  A follower that asks again with nothing new is told what is.
 
 A static member that comes back to a stable group under a new id, without changing which protocol is in use,
-causes no rebalance: it gets its old assignment.  A leader among them must not assign anew then; from v9
+causes no rebalance: it gets its old assignment.  A leader among them must not assign again then; from v9
 it can be told so.
 """
 

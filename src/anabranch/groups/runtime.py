@@ -18,7 +18,7 @@ it whoever waits is told to ask again, as if the records could not be written; b
 taken back.
 
 A shard is led in one epoch.  When its partition's leader resigns it is dropped, and all who wait are told
-NotCoordinator; if this broker leads again, the shard is loaded anew.
+NotCoordinator; if this broker leads again, the shard is loaded again.
 
 What could not be written did not happen: whoever waits for it gets the answer that the decision had ready
 for that, or else an error that says to look for the coordinator again.  No timer is cancelled then, and one
@@ -285,7 +285,7 @@ class Runtime(Generic[S]):
                 if offset >= partition.log_end and (unsafe := partition.acknowledgement(offset)):
                     await unsafe
             self._loaded(index, served)
-        except Exception as error:  # noqa: BLE001  or everybody would wait for it for ever
+        except Exception as error:  # noqa: BLE001  or everybody would wait for it forever
             served.loading = None
             served.outlive()
             served.abandon()
@@ -314,7 +314,7 @@ class Runtime(Generic[S]):
                 _apply(served, part)
             appended = served.partition.append_own(memoryview(batch_of(effects, now_ms)))
         except (AnabranchError, OSError) as error:
-            # What was to end has not, so nor do its timers: a member that is gone would stay for ever.
+            # What was to end has not, so nor do its timers: a member that is gone would stay forever.
             self._set_all(served, effects, cancel=False)
             self._lost(served, effects, error)
             return False

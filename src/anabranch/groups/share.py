@@ -109,7 +109,7 @@ class ShareGroups:
     # --- share partitions
 
     def begin(self, group_id: str, shares: Shares, token: Token, now_ms: int) -> Effects:
-        """Share partitions are about to begin anew, at an `epoch` that is greater than any before.
+        """Share partitions are about to begin again, at an `epoch` that is greater than any before.
 
         The group is made if it is not there.  Refused if it has members, or is no share group.
         """
@@ -165,7 +165,7 @@ class ShareGroups:
         return effects
 
     def ended(self, group_id: str, topic_ids: Collection[UUID], token: Token, now_ms: int) -> Effects:
-        """Nothing is kept of these topics any more; what begins anew since then is another matter."""
+        """Nothing is kept of these topics any more; what begins again since then is another matter."""
         effects = Effects()
         group = self._groups.get(group_id)
         if isinstance(group, ShareGroup):

@@ -84,7 +84,7 @@ class ShareStateShard(PlainShard):
     def initialise(
         self, token: Token, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> Effects:
-        """Begin anew at `start_offset`.  FencedStateEpoch if that has been done at a greater epoch."""
+        """Begin again at `start_offset`.  FencedStateEpoch if that has been done at a greater epoch."""
         known = self.states.get(key)
         if known is not None and state_epoch < known.state_epoch:
             raise FencedStateEpoch(f"state epoch {state_epoch} is over, {known.state_epoch} is current")

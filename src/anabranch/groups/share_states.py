@@ -1,6 +1,6 @@
 """The keeper of share partitions' states: which shard one belongs to, and the way to it.
 
-    await states.initialise(key, epoch, offset)      its group: it begins, or begins anew
+    await states.initialise(key, epoch, offset)      its group: it begins, or begins again
     state = await states.read(key)                   its leader, once
     await states.write(key, epoch, offset, batches)  its leader, whenever records are done with
     await states.delete(keys)                        its group: nothing is kept any more

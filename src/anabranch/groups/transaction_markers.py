@@ -6,7 +6,7 @@
 A marker for `__consumer_offsets` goes by the group coordinator, since the offsets that were pending there
 count from then on, or are forgotten.  What Pulsar's transactions have acknowledged is in partitions of
 `__subscription_state`: there is no marker there, the subscriptions are told.  A partition needs none once the
-image, read anew, has its topic no more: as the coordinator first saw it, by its id.
+image, read again, has its topic no more: as the coordinator first saw it, by its id.
 
 Markers of a transaction are written until all are there, also after a restart, so a partition may get one
 twice: the second finds nothing open and changes nothing.  That a late one does not end the transaction
@@ -103,7 +103,7 @@ class Markers:
         elsewhere: MarkerQueues | None = None,
         is_gone: Callable[[str, int], Awaitable[bool]] | None = None,
     ) -> None:
-        """`is_gone` tells, having read the image anew, whether a partition of a topic is there no more."""
+        """`is_gone` tells, having read the image again, whether a partition of a topic is there no more."""
         self._host = host
         self._offsets = offsets
         self._elsewhere = elsewhere

@@ -4,7 +4,7 @@
 
 Keys themselves are not kept: 24 bytes a slot hold four million keys in log.cleaner.dedupe.buffer.size
 as it is by default, whatever their length.  Two keys are taken for one if both hashes agree.  They are
-SipHash with a key and a salt that are drawn anew for every process, so that nobody can make up two keys
+SipHash with a key and a salt that are drawn for every process, so that nobody can make up two keys
 of which one would erase the other.
 
 A table that is full says so; the caller cleans as far as it got, and the rest another time.

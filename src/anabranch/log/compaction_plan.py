@@ -11,7 +11,7 @@ that has a record younger than `min.compaction.lag.ms`.  A log is compacted when
 `max.compaction.lag.ms`.
 
 All of what lies below `end` is copied, and merged up to `segment.bytes`, so that segments that shrank
-do not stay small for ever.
+do not stay small forever.
 """
 
 from collections.abc import Callable, Sequence

@@ -228,7 +228,7 @@ class LocalLog:
     def read(self, offset: int, max_bytes: int, limit: int, *, whole_first: bool) -> FileRange | None:
         """Whole batches from the one that holds `offset`, below `limit`; None if there are none.
 
-        At most `max_bytes`, save that `whole_first` gives the first batch whatever its size.
+        At most `max_bytes`, except that `whole_first` gives the first batch whatever its size.
         """
         if offset < self.log_start or offset > self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.log_start}..{self.log_end}")

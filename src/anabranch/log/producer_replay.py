@@ -1,7 +1,7 @@
 """Producer state of a log, made again: from a snapshot, and the batches after it.
 
 Snapshots that say more than the log has are removed, and so are those that stand where no segment begins
-(compaction merged it away), save the newest.
+(compaction merged it away), except the newest.
 """
 
 import logging

@@ -4,12 +4,12 @@
                     only the batches after the last index entry are looked at
     unclean stop    every segment that reaches beyond the recovery point is read whole: each batch
                     must be complete, in order and match its CRC.  At the first that does not, the
-                    log is cut, and what follows is removed.  Indexes are written anew.  Without the
+                    log is cut, and what follows is removed.  Indexes are rewritten.  Without the
                     leader epochs, which a power cut may take, that is all segments
 
 Both end with the producers: a snapshot, and the batches after it.  It is the newest one that can be
 read, but not one behind the first segment that was read again: the replay also lists the aborted
-transactions of those segments anew.
+transactions of those segments again.
 
 The CRC covers neither a batch's offset nor its leader epoch.  A flipped offset is found out by being
 out of order, or by leaving a gap in the last segment of a log that is not marked as having gaps: compaction
@@ -89,7 +89,7 @@ def open_log(
         if first_doubtful < len(segments):
             recovery_point = min(
                 recovery_point, segments[first_doubtful].base_offset
-            )  # of what is written anew
+            )  # of what is rewritten
             recovered = _recover(segments, first_doubtful, epochs, gaps=disk.exists(folder / GAPS))
             if len(recovered) < len(segments) and recovered[-1].size:
                 # Compaction may have been in the last one, so nothing is added to it.
@@ -203,7 +203,7 @@ def _recover(segments: list[Segment], first: int, epochs: LeaderEpochs, *, gaps:
 
 
 def _rebuild(segment: Segment, epochs: LeaderEpochs, following: int | None, *, gaps: bool) -> bool:
-    """Check every batch and write the indexes anew.  False if there was damage, and the segment was cut.
+    """Check every batch and write the indexes again.  False if there was damage, and the segment was cut.
 
     What the `following` segment holds is no damage: the log was being cut where that one begins.
     """

@@ -10,7 +10,7 @@ Batches are appended and never changed.  Positions and sizes given out always fa
 boundaries, so whoever sends a range of this file sends whole batches.
 
 An index only saves reading.  What it says is held against the batch it points at, and an index that
-turns out to be wrong is written anew from the batches.
+turns out to be wrong is rewritten from the batches.
 """
 
 import logging
@@ -158,7 +158,7 @@ class Segment:
         return found
 
     def _reindex(self, why: str) -> None:
-        """Write both indexes anew.  The end stays: compaction may have left less than it stands for."""
+        """Write both indexes again.  The end stays: compaction may have left less than it stands for."""
         path = self.file.path
         log.warning("%s: indexes of %s are written anew: %s", partition_name(path), path.name, why)
         end = self.end_offset

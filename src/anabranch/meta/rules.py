@@ -3,7 +3,7 @@
     rules = rules_of(defaults, namespace_policies, topic_policies)
     rules.max_producers, rules.retention_ms, rules.backlog_size ...
 
-A pure function of three immutable values, so that whoever holds a topic keeps its `Rules` and makes them anew
+A pure function of three immutable values, so that whoever holds a topic keeps its `Rules` and remakes them
 when the cluster's image brings another one of the three; equal rules compare equal.
 
 Limits are None where there is none, so that nobody has to remember which of 0 and -1 means it.

@@ -1,7 +1,7 @@
 """Retention over all partitions, at the price of those that have something to lose.
 
-A log has to be looked at when it has grown, when it is configured anew, and when its oldest segment
-comes of age; the last is known beforehand.  So a round looks at the logs that were touched since the
+A log has to be looked at when it has grown, when it is reconfigured, and when its oldest segment
+is old enough; the last is known beforehand.  So a round looks at the logs that were touched since the
 last one and at those that are due, and at no others, be there ten or ten thousand.
 
 Logs that nobody has opened age too.  After the start, and when their topic's configuration changes,
@@ -165,7 +165,7 @@ class Aging:
     # --- logs that are not open
 
     def _unopened_with_news(self) -> list[Place]:
-        """Partitions to glance at: those of a topic that is new here, or configured anew."""
+        """Partitions to glance at: those of a topic that is new here, or reconfigured."""
         places: list[Place] = []
         configs: dict[ServedTopic, LogConfig] = {}
         for topic in self._host.topics():

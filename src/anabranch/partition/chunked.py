@@ -6,7 +6,7 @@
 
 Other producers' entries may lie between.  So that a reader can begin anywhere, the other chunks are looked
 for backwards from the last one, in a bounded number of entries.  What is not there (retention took it, or
-its producer gave up and began anew) or is larger than a batch may become is no message at all.
+its producer gave up and began again) or is larger than a batch may become is no message at all.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Compaction over all partitions: the dirtiest first, only where there is something to clean.
 
-A compacted log becomes a candidate when it was written to, when it is configured anew, and when time
+A compacted log becomes a candidate when it was written to, when it is reconfigured, and when time
 makes more of it cleanable; the last is known beforehand.  A round looks at the candidates and at no
 other log.  What is due is cleaned, `log.cleaner.threads` logs at a time, each by a worker process.
 

@@ -61,7 +61,7 @@ class FollowerSession:
         }
 
     def is_over(self, error_code: int) -> bool:
-        """Whether an answer with this error only says that the session is to be begun anew."""
+        """Whether an answer with this error only says that the session is to be begun again."""
         if error_code not in _OVER:
             return False
         self.failed()

@@ -103,7 +103,7 @@ class PartitionHost:
         self.on_close: Callable[[Replica], None] = lambda replica: None
         self.on_removed: Callable[[Path], None] = lambda folder: None
         self.on_elected: Callable[[ServedTopic, int], None] = lambda topic, index: None
-        """This broker was elected to lead a partition, after another one or anew."""
+        """This broker was elected to lead a partition, after another one or again."""
         self.on_state: Callable[[ServedTopic, PartitionImage], None] = lambda topic, state: None
         """A partition has another leader, epoch or replicas, and has several of these or had."""
 
@@ -123,7 +123,7 @@ class PartitionHost:
         """What an earlier process led and this one must not in the same epoch.
 
         What it had not synced may be lost, and others may have it: they would take what is written in its
-        place for the same.  The controller elects anew when this process registers.
+        place for the same.  The controller elects again when this process registers.
         """
         return {
             state.index: state.leader_epoch

@@ -117,7 +117,7 @@ class Translations:
                     self.keep(key, await work())
                 except NotOwner as error:  # what another leader has is not known here, and no gap
                     failure = error
-                except BaseException as error:  # a mistake of ours, or the end: nobody may wait for ever
+                except BaseException as error:  # a mistake of ours, or the end: nobody may wait forever
                     failure = error
                     raise
                 finally:

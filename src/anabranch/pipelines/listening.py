@@ -6,7 +6,7 @@
 
 Events come on a stream of their own and are heard in a thread of its own.  PySpark's own listeners are not
 used: taking one away waits, under a lock, for the thread that hears, and that thread waits for the lock if
-one more event comes, for ever.
+one more event comes, forever.
 """
 
 import json

@@ -58,7 +58,7 @@ class Wanted:
         self.update(asked)
 
     def update(self, asked: AskedPartition) -> None:
-        if asked.log_start >= 0:  # a follower's, which may have begun anew and dropped what it was told
+        if asked.log_start >= 0:  # a follower's, which may have begun again and dropped what it was told
             self.high_watermark = self.log_start = -1
         self.fetch_offset: int = asked.fetch_offset
         self.max_bytes: int = asked.partition_max_bytes

@@ -4,7 +4,7 @@
               as it is  anew      left out   as it is
 
 Batches that nobody has acknowledged anything of go out as they are.  One that is acknowledged in part is
-made anew, as compaction would; one that is acknowledged whole is read over.
+made again, as compaction would; one that is acknowledged whole is read over.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
     │ API │ version │ correlation id │ client's name │ tags │ body …
     └──── kind ─────┘                └──── name ─────┘ (tags included)
 
-A client says the same in every header but for the correlation id.  So the last header of each kind is
+A client says the same in every header except for the correlation id.  So the last header of each kind is
 remembered with what follows from it, and a request that has it again is not parsed up to its body.
 """
 

@@ -7,7 +7,7 @@
 
 A session belongs to a member of a group and to the connection that it came by.  When it ends, or the
 connection does, what the member holds is given back (`gone`), so that others need not wait for the locks.
-A session that is started anew gives nothing back: its member may still acknowledge what it has.
+A session that is started again gives nothing back: its member may still acknowledge what it has.
 """
 
 from collections.abc import Callable, Iterable
@@ -84,7 +84,7 @@ class ShareSessions:
         return session
 
     def has(self, session: ShareSession) -> bool:
-        """Whether it is its member's session still, and not one that was ended or begun anew."""
+        """Whether it is its member's session still, and not one that was ended or begun again."""
         return self._sessions.get(session.member) is session
 
     def end(self, session: ShareSession) -> None:

@@ -16,7 +16,7 @@ The subscription id is a CRC of what was asked for, so it changes when that does
     said it is terminating      as before                  Invalid; its last push comes at any time
 
 As in Kafka an instance belongs to the connection it was last seen on and to the subscriptions there
-were: when either is another, it starts anew.  There are at most `MAX_INSTANCES`; one not heard from
+were: when either is another, it starts again.  There are at most `MAX_INSTANCES`; one not heard from
 for three intervals is forgotten.
 
 Nothing consumes the metrics yet.  A push is checked as far as that it can be unpacked within

@@ -32,7 +32,7 @@ from anabranch.spark.varints import Bytes, Ints
 LARGEST_BATCH_BYTES = 256 << 20
 """Once decompressed.  A broker's own limit is a megabyte unless somebody raised it."""
 
-_PART_BYTES = 64 << 20  # more than what is fetched at a time becomes, as a rule
+_PART_BYTES = 64 << 20  # more than what is fetched at a time becomes, usually
 _LEAST_HEADER_BYTES = 2
 _LEAST_RUN = 64  # records that are looked at together in less time than one by one
 _MOST_RUN = 4096  # or looking far ahead for what is near would cost the square of a batch's records

@@ -12,7 +12,7 @@ read, are losses (failOnDataLoss).
 
 maxOffsetsPerTrigger bounds a micro-batch.  minOffsetsPerTrigger holds it back until so many offsets are
 there or maxTriggerDelay is over, except for a query that only does what there is (availableNow), where
-waiting would mean waiting for ever.
+waiting would mean waiting forever.
 
 A small micro-batch is read by few tasks, though it comes from many partitions (minRecordsPerPartition).
 """

@@ -9,7 +9,7 @@
                 commits the tasks' transactions
 
 Whatever dies, and when:
-    before the driver commits    Spark runs the micro-batch again; all transactions are aborted and made anew
+    before the driver commits    Spark runs the micro-batch again; all transactions are aborted and made again
     between two commits          likewise; tasks whose transaction was committed find so and write nothing
     after the commits            likewise; all tasks find so
 

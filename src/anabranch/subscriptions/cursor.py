@@ -95,7 +95,7 @@ class Cursor:
         self.ack(start, end)
 
     def reset(self, offset: int) -> None:
-        """Begin anew at `offset`: nothing from there on is acknowledged."""
+        """Begin again at `offset`: nothing from there on is acknowledged."""
         self._chunks.clear()
         self._changed.clear()
         self._ahead = 0

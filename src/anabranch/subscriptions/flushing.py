@@ -75,7 +75,7 @@ class Flushing:
         await asyncio.shield(waiting)
 
     async def reset(self, cursor: DurableCursor, offset: int) -> None:
-        """Begin anew at `offset`.  SubscriptionGone."""
+        """Begin again at `offset`.  SubscriptionGone."""
         async with self._writing:
             if cursor.is_deleted:
                 raise SubscriptionGone(f"the subscription {cursor.name.subscription!r} was deleted")
@@ -144,7 +144,7 @@ class Flushing:
             failures: dict[DurableCursor, BaseException] = {}
             try:
                 failures.update(await self._write(asked))
-            except BaseException as error:  # a mistake of ours, or the end: nobody may wait for ever
+            except BaseException as error:  # a mistake of ours, or the end: nobody may wait forever
                 failures = dict.fromkeys(asked, error)
                 raise
             finally:

@@ -125,7 +125,7 @@ class Positions:
         await self._flushing.save(cursor)
 
     async def reset(self, cursor: DurableCursor, offset: int) -> None:
-        """Begin anew at `offset`, forwards or back.  The cursor moves when that is kept."""
+        """Begin again at `offset`, forwards or back.  The cursor moves when that is kept."""
         await self._flushing.reset(cursor, offset)
 
     # --- coming and going

@@ -1,4 +1,4 @@
-"""Redelivery counts: how often each entry was delivered in vain, `redelivery_count` of a MESSAGE.
+"""Redelivery counts: how often each entry was delivered again, the `redelivery_count` of a MESSAGE.
 
 Negative acknowledgements and ack timeouts count; a consumer that goes does not, as in Pulsar.  The counts are
 kept in memory until the entry is acknowledged, and are gone when nobody is attached any more.

@@ -150,7 +150,7 @@ def _with_offset(headers: tuple[Header, ...], offset: int) -> tuple[Header, ...]
 
 
 async def _batches(letters: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
-    """Numbered anew."""
+    """Renumbered."""
     batch: list[Record] = []
     size = 0
     async for letter in letters:

@@ -56,7 +56,7 @@ class SharePartitions:
                 live.release(member)
 
     def rest(self, group: str) -> None:
-        """The group has nobody here any more: what may be set from outside without a word is read anew."""
+        """The group has nobody here any more: what may be set from outside without a word is read again."""
         for key, live in list(self._open.items()):
             if key.group == group and not self._around.states.tells(key):
                 del self._open[key]
@@ -91,7 +91,7 @@ class SharePartitions:
         if start == NOT_INITIALISED:
             start = await self._first_offset(partition, config)
             await states.write(key, state.state_epoch, start, (), 0, partition.leader_epoch)
-        # What the log has lost in a crash will be written anew, and not by what was known of the old.
+        # What the log has lost in a crash will be rewritten, and not by what was known of the old.
         end = partition.log_end
         start = min(start, end)
         lost = [

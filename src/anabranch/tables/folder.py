@@ -6,7 +6,7 @@
         hour=2026-11-16-03/0-1200-1f0c….parquet
 
 A snapshot comes in by a hard link to a file that is whole and on disk, which fails if its number is taken.
-So of two who maintain one table, one wins each number, and the other is `Fenced` and reads the table anew.
+So of two who maintain one table, one wins each number, and the other is `Fenced` and reads the table again.
 Files are written before the snapshot that names them: whoever dies in between leaves a file that nobody sees.
 
 Numbers are never used again, though old snapshots are removed: one who was away for so long that its number
@@ -142,7 +142,7 @@ class TableFolder:
         return self._manifest / f"{number:020}.json"
 
     def remove_old_snapshots(self, before_s: float) -> None:
-        """Remove those written before that time, but for the last few."""
+        """Remove those written before that time, except for the last few."""
         for number in self._numbers()[:-_KEPT]:
             place = self._place(number)
             if modified_s(place) < before_s:

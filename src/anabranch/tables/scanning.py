@@ -1,7 +1,7 @@
 """Rows of a table's files, with Arrow: only the columns and offsets that are asked for, in bounded batches.
 
 What the statistics of a file say is not read: row groups that hold no wanted offset, and columns that are
-the same in all rows (the topic, the partition, as a rule the kind of timestamp, keys if there are none),
+the same in all rows (the topic, the partition, usually the kind of timestamp, keys if there are none),
 which are made once and shared by all batches.
 """
 

@@ -1,8 +1,8 @@
 """A snapshot of a table: which files hold which records of which topic.  What a manifest is made of.
 
-    topic, topic_id    whose history it is; a topic that was deleted and made anew is another one
+    topic, topic_id    whose history it is; a topic that was deleted and made again is another one
     covered            for each partition the offsets [start, end) that the files stand for
-    files              each with records of one partition and, but for `various`, of one hour
+    files              each with records of one partition and, except for `various`, of one hour
     lost               offsets in `covered` that the log dropped before they were copied
     dropped            files that count no more (merged or too old) but may still be read by running queries
 

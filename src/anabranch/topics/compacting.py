@@ -121,7 +121,7 @@ class Compacting:
         except asyncio.CancelledError:
             self.status = NOT_RUN
             raise
-        except Exception as error:  # or it would be under way for ever, and nobody could begin
+        except Exception as error:  # or it would be under way forever, and nobody could begin
             expected = isinstance(error, AnabranchError | OSError)
             log.warning(
                 "%s: compaction failed, the compacted view stays as it was: %s",

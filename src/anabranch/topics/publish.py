@@ -4,7 +4,7 @@ The server reads many SEND frames in one go and gives those of a producer to its
 
     published = topic.publish(producer, sends)
     receipts for sends[:len(published.offsets)], in order
-    if published.refused: SEND_ERROR for the next one, and publish the rest anew
+    if published.refused: SEND_ERROR for the next one, and publish the rest again
 
 so that one write stores them all and one answer carries their receipts.
 """

@@ -133,7 +133,7 @@ class Topics:
         return list(self._parts.get(name, {}).values())
 
     async def run(self) -> None:
-        """Hold topics to their rules, for ever.  Belongs in the node's task group."""
+        """Hold topics to their rules, forever.  Belongs in the node's task group."""
         await self.upkeep.run()
 
     # --- closing

@@ -130,7 +130,7 @@ class Member:
     # --- what it does
 
     async def run(self) -> None:
-        """Keep it running while it is wanted, for ever."""
+        """Keep it running while it is wanted, forever."""
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         loop = asyncio.get_running_loop()
         is_first = True

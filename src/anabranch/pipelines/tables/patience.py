@@ -1,4 +1,4 @@
-"""Retry pauses: what failed is left alone, longer each time, so that it costs little if it fails for ever.
+"""Retry pauses: what failed is left alone, longer each time, so that it costs little if it fails forever.
 
 fails ──> pause of 10 s ──> fails again ──> 20 s ──> … ──> 10 minutes, at most
 works ──> nothing is remembered

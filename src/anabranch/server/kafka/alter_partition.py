@@ -2,7 +2,7 @@
 
 v2 names topics by id, v3 has the epochs of the brokers that are to be in sync.  What it answers for a
 partition is the state that was written, which the leader takes without waiting for its image to have it.
-A broker that has registered anew since it asked is STALE_BROKER_EPOCH, as a whole.
+A broker that has registered again since it asked is STALE_BROKER_EPOCH, as a whole.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """AlterShareGroupOffsets (91): where a share group goes on, while it has no members.
 
 A group that is not there is made.  Partitions that are not there are UNKNOWN_TOPIC_OR_PARTITION, the others
-begin anew at the given offset: nothing of what was done with before is remembered.
+begin again at the given offset: nothing of what was done with before is remembered.
 """
 
 from typing import Any

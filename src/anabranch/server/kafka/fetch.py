@@ -404,7 +404,7 @@ class Fetch(ToldAtOnce):
             return
         if done.exception() is None:
             self._wake(i)
-        else:  # a disk that fails, as a rule: not at once again
+        else:  # a disk that fails, usually: not at once again
             self._loop.call_later(_RETRY_S, self._wake, i)
 
     def _wake(self, i: int) -> None:

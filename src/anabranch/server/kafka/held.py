@@ -37,7 +37,7 @@ class Held:
         self.answered.add_done_callback(told)
 
     def expire(self) -> None:
-        """Wait no longer, save for what is decided at once: the next question may come with this one."""
+        """Wait no longer, except for what is decided at once: the next question may come with this one."""
         self._loop.call_soon(self._give_up)
 
     def _give_up(self) -> None:

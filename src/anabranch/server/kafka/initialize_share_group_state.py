@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (83): a share partition begins, or begins anew."""
+"""InitializeShareGroupState (83): a share partition begins, or begins again."""
 
 from typing import Any
 

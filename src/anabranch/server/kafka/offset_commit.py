@@ -6,7 +6,7 @@
     v9     the member's epoch of the newer group protocol may stand for the generation
     v10    topics by id; one that is not known is UNKNOWN_TOPIC_ID
 
-A commit is as a rule decided and written at once, and then answered without a task of its own.  One that is
+A commit is usually decided and written at once, and then answered without a task of its own.  One that is
 not acknowledged yet waits while the requests behind it are worked on; after `offsets.commit.timeout.ms` it is
 COORDINATOR_NOT_AVAILABLE, as Kafka has it, though it may count all the same.
 

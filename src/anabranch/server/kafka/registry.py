@@ -84,7 +84,7 @@ def _nobody_is_behind() -> None:
 class RequestContext:
     """What a handler knows about a request besides its fields.
 
-    Requests with the same header share one, save those whose handlers are coroutines.
+    Requests with the same header share one, except those whose handlers are coroutines.
     """
 
     __slots__ = ("begun", "client_id", "connection_id", "peer", "services", "times", "version")

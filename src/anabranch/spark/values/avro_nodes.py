@@ -34,7 +34,7 @@ class Node(ABC):
 
     @abstractmethod
     def after(self, data: bytes, at: int) -> int:
-        """Where the part ends that begins at `at`.  IndexError or ValueError if it does not, as a rule."""
+        """Where the part ends that begins at `at`.  IndexError or ValueError if it does not, usually."""
 
 
 def number_at(data: bytes, at: int) -> tuple[int, int]:

@@ -214,7 +214,7 @@ def _default(parsed: Parsed, field: Any, type: pa.DataType) -> pa.Array:
 
 
 def _value(parsed: Parsed, schema: Any, told: Any) -> Any:
-    """A default as Arrow takes it: JSON, but for bytes, which are written as text."""
+    """A default as Arrow takes it: JSON, except for bytes, which are written as text."""
     schema = parsed.resolve(schema)
     kind = kind_of(schema)
     if kind == "union":

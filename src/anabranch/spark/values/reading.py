@@ -283,7 +283,7 @@ def _first_message(schema: Schema) -> Descriptor:
 def _after_paths(
     writer: Schema, reader: Schema, data: Bytes, places: tuple[Ints, Ints, Ints], reasons: Reasons
 ) -> tuple[Ints, Ints]:
-    """Rows whose message is the reader's, and where it begins: behind its path, as a rule a lone 0."""
+    """Rows whose message is the reader's, and where it begins: behind its path, usually a lone 0."""
     rows, begins, ends = places
     pieces = Pieces(data, begins, ends[rows])
     cursor = cursor_of(pieces)
