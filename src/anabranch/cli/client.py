@@ -1,6 +1,6 @@
 """The cluster that commands talk to, and errors of it in words.
 
-A dead address would be tried for as long as a request may take, so `connected` knocks first.  What goes wrong
+A dead address would be tried for as long as a request may take, so `connected` tries it first.  What fails
 later ends the command as a CommandError with a next step.
 """
 

@@ -7,7 +7,7 @@
     fetch.wait.max.ms, fetch.max.wait.ms        how long the broker waits for a record
     request.timeout.ms, client.id
 
-A name that is none of a command's is a mistake of whoever typed it, not passed over.
+A name that is none of a command's is an error, not passed over.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@
 A record with a key goes where the CRC-32 of the key says, as librdkafka's do; those without go to one
 partition after the other, batch by batch.  What is refused (too large, or for a partition that is not there)
 is counted, and the others are sent.  When the broker has not taken a batch in all the time it was given, the
-next would fare no better: `is_hopeless`.
+next would do no better: `is_hopeless`.
 """
 
 import random

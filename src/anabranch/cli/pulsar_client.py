@@ -1,8 +1,8 @@
 """The real Pulsar client that the commands use, and its errors in words.
 
 pulsar-client (C++ underneath) does the talking.  It retries a dead address in silence for as long as it is
-allowed to, so an address is knocked at first; and its errors name results, so they become a CommandError.
-It is not installed with the broker: who wants it says `pip install 'anabranch[pulsar]'`.
+allowed to, so an address is probed first; and its errors name results, so they become a CommandError.
+It is not installed with the broker: `pip install 'anabranch[pulsar]'` brings it.
 """
 
 import socket

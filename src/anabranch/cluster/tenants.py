@@ -3,8 +3,8 @@
     tenant  public            who may administer it, which clusters it may use
       namespace  public/default      policies of its topics
 
-A topic is made only in a namespace that is there, and a namespace goes only when nothing is in it: topics on
-their way into it count (`made_in`), and while it goes none may set out.
+A topic is made only in a namespace that is there, and a namespace is deleted only when nothing is in it:
+topics that are being made count (`made_in`), and none is begun while the namespace is being deleted.
 
 `public/default` and `pulsar/system` are always there: they are made at the start if they are not, and so are
 the namespaces of topics from before there were any.

@@ -4,7 +4,7 @@
                 │ join timer                        │ sync timer
                 └─ whoever has not joined is out    └─ whoever has not synced is out, and all over again
 
-The join timer is the longest rebalance timeout of the members (`max.poll.interval.ms` of consumers), for a
+The join timer is the longest rebalance timeout of the members (`max.poll.interval.ms` of consumers), as a
 member may be busy with what it has fetched.  The first rebalance of a group waits for a moment
 (`group.initial.rebalance.delay.ms`), and again for as long as members keep coming, up to that timeout: so a
 group that is started at once has one generation.

@@ -1,6 +1,6 @@
 """Members of a consumer group that speak the classic protocol, while the group moves from one to the other.
 
-    JoinGroup   is a heartbeat that says everything; it is answered at once, for there is nobody to wait for
+    JoinGroup   is a heartbeat that says everything; it is answered at once, as there is nobody to wait for
     SyncGroup   asks for the partitions that the member holds
     Heartbeat   is told REBALANCE_IN_PROGRESS when there is a reason to join again: a newer target, partitions
                 to give up, or partitions that have become free

@@ -6,7 +6,7 @@
     downgrade   the last consumer of the new protocol is gone, or comes back as a classic static member, and
                 those that are left are classic
 
-Both are one batch of records: the end of the one group and all of the other.  A group that is in the midst
+Both are one batch of records: the end of the one group and all of the other.  A group that is in the middle
 of a classic rebalance is upgraded too; whoever waits for that is told to join again.
 
 `group.consumer.migration.policy` says which of the two are allowed.

@@ -3,7 +3,7 @@
     (a|ab)c    0 split 1 3   1 a->6   3 a->4   4 b->6   6 c->7   7 match
 
 All ways to match are followed at once, so a name costs at most its length times the number of states,
-whatever the expression; sets that were seen before are remembered, and most names then cost a look-up a
+whatever the expression; sets that were seen before are remembered, and most names then cost one look-up per
 character.  An expression that would still be too much work is refused: there is one thread, and it
 belongs to everybody.
 """

@@ -8,8 +8,8 @@
     topic.elected(index)                    as much for one that this broker leads from now on
     topic.forget_topics(what, forget)       has each of them decide so, one after the other, in the background
 
-Partitions that nobody uses stay closed.  A shard that cannot be read is said in the log, and keeps nobody
-from the others.
+Partitions that nobody uses stay closed.  A shard that cannot be read is reported in the log, and the others
+are read all the same.
 """
 
 import asyncio

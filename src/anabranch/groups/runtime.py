@@ -9,7 +9,7 @@ If its log cannot be opened or read, for whatever reason, they are told `Coordin
 while it is tried again (`unreadable.py`).
 
 Decisions of a shard run one after the other and never wait, so there is nothing to lock.  Records go to
-the log as one batch a decision (or several, if each stands for itself), acked by whatever the topic's
+the log as one batch per decision (or several, if each stands for itself), acked by whatever the topic's
 replication asks; the state follows at once, answers are given when that holds.
 
 An answer that needs no record waits behind the last one that was written: what it is based on could be lost.
@@ -21,13 +21,13 @@ A shard is led in one epoch.  When its partition's leader resigns it is dropped,
 NotCoordinator; if this broker leads again, the shard is loaded again.
 
 What could not be written did not happen: whoever waits for it gets the answer that the decision had ready
-for that, or else an error that says to look for the coordinator again.  No timer is cancelled then, and one
-whose decision it was comes again.
+for that, or else an error that says to look for the coordinator again.  No timer is cancelled then, and the
+timer that led to the decision fires again.
 
 The records of a transaction are a transactional batch of its producer, and its end is a marker in the
 same partition, live and when the log is read alike.
 
-Times are those of the wall, as they are kept in records; timers run on the event loop.
+Times are wall-clock times, as records have them; timers run on the event loop.
 """
 
 import asyncio

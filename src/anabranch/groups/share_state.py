@@ -8,7 +8,7 @@ A share partition is a partition as one share group reads it.  What must survive
 Everything below the start offset is done with.  From there on, batches say what became of records: done
 (ACKNOWLEDGED, ARCHIVED) or free again after so many deliveries (AVAILABLE).  What no batch names, between
 batches or behind them, is free and counts as never delivered: it was not given out, or is out with a consumer
-for the first time (ACQUIRED is the leader's affair and not kept: when the leader goes its records are free).
+for the first time (ACQUIRED is known to the leader only: when the leader goes its records are free).
 
 `ShareStates` is the seam between whoever leads a share partition (`subscriptions/share_*`), who reads the
 state once and then writes what changes, and whoever keeps it (`groups/share_states.py`).  The state epoch

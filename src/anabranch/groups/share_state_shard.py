@@ -4,8 +4,8 @@
     write        an update, or a snapshot after so many of them
     delete       the end of it: writing to it is refused from then on
 
-Epochs guard both ends.  The state epoch is the group's word (it goes up when offsets are reset), the leader
-epoch that of the partition's leader: whoever comes with less than is known here has been replaced.
+Epochs guard both ends.  The state epoch is the group's (it goes up when offsets are reset), the leader epoch
+that of the partition's leader: whoever comes with a lower one than is known here has been replaced.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

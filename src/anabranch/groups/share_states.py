@@ -1,4 +1,4 @@
-"""The keeper of share partitions' states: which shard one belongs to, and the way to it.
+"""Share coordinator: the states of share partitions, which shard one belongs to and the way to it.
 
     await states.initialise(key, epoch, offset)      its group: it begins, or begins again
     state = await states.read(key)                   its leader, once

@@ -1,8 +1,8 @@
 """The durable subscriptions of one partition of `__subscription_state`, and what is decided over them.
 
 Documents and bitmaps are bytes here; `subscriptions` knows what they mean.  Every record replaces one
-thing, so replaying is replacing.  What has no document is left of a subscription that is deleted, or of one
-whose creation was cut off: it is nobody's, and goes when one of that name is made.
+thing, so replaying is replacing.  What has no document is left over from a subscription that was deleted, or
+whose creation was cut off: it belongs to nobody, and is removed when one of that name is made.
 
 What transactions acknowledge is kept as anything else is, until they have ended: no record is in one.
 """

@@ -1,4 +1,4 @@
-"""The coordinator of durable subscriptions: which shard one belongs to, and the way to it.
+"""Subscription coordinator: which shard a durable subscription belongs to, and the way to it.
 
 `__subscription_state` is partitioned like `__consumer_offsets` and by the same hash of the same name, so
 that the broker that keeps a group's offsets keeps the rest of the subscription too.  Snapshots of producers

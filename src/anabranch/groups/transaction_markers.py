@@ -9,8 +9,8 @@ count from then on, or are forgotten.  What Pulsar's transactions have acknowled
 image, read again, has its topic no more: as the coordinator first saw it, by its id.
 
 Markers of a transaction are written until all are there, also after a restart, so a partition may get one
-twice: the second finds nothing open and changes nothing.  That a late one does not end the transaction
-after is the partition's to see (`strict`, by the epoch that the second protocol moves with each end).
+twice: the second finds nothing open and changes nothing.  The partition sees to it that a late one does not
+end the next transaction (`strict`, by the epoch that the second protocol moves with each end).
 
 A coordinator that was replaced is told so by partitions that have heard of its successor, which writes the
 markers by then.

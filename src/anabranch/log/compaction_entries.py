@@ -1,7 +1,7 @@
 """Pulsar entries in compaction: the keys they have, and what is left of them.
 
     single message       its key is in the entry's metadata; it stays or goes as a whole
-    batch                a key a message.  Those that go are marked as compacted out and empty, so that the
+    batch                a key for each.  Messages that go are marked as compacted out and empty, so that the
                          others keep their places; the metadata lists who is left, as Apache Pulsar's does
     a message in chunks  all of them stay as long as it is the last of its key.  It counts from its last chunk
                          on, and the offset that counts is its first chunk's

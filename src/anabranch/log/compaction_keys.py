@@ -2,7 +2,7 @@
 
     slot    hash of the key 8 bytes · another hash of it 8 · offset + 1, 0 if the slot is free 8
 
-Keys themselves are not kept: 24 bytes a slot hold four million keys in log.cleaner.dedupe.buffer.size
+Keys themselves are not kept: 24 bytes per slot hold four million keys in log.cleaner.dedupe.buffer.size
 as it is by default, whatever their length.  Two keys are taken for one if both hashes agree.  They are
 SipHash with a key and a salt that are drawn for every process, so that nobody can make up two keys
 of which one would erase the other.

@@ -1,4 +1,4 @@
-"""Putting compacted segments in the place of those they were made from, so that a crash loses nothing.
+"""Segment swap: compacted segments take the place of those they were made from, and a crash loses nothing.
 
     old    00.log        10.log          20.log (not part of it)
     new    00.log.cleaned                 written by the worker, synced

@@ -1,4 +1,4 @@
-"""The way of compaction through a log, batch by batch: paced, and the keys noted.
+"""Compaction walk through a log, batch by batch: paced, with the keys noted.
 
 The first walk is over what is dirty.  It leaves the last offset of every key in a table (`compaction_keys`);
 the second one, which copies, is `compaction_filter`'s.

@@ -89,7 +89,7 @@ def open_log(
         if first_doubtful < len(segments):
             recovery_point = min(
                 recovery_point, segments[first_doubtful].base_offset
-            )  # of what is rewritten
+            )  # of what is written again
             recovered = _recover(segments, first_doubtful, epochs, gaps=disk.exists(folder / GAPS))
             if len(recovered) < len(segments) and recovered[-1].size:
                 # Compaction may have been in the last one, so nothing is added to it.

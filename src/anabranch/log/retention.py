@@ -14,7 +14,7 @@ caller rolls before it drops, so that the log always has a segment to write to. 
 
 Clocks.  As in Kafka, it is the records' own time against this machine's.  A timestamp in the future
 keeps its segment, and all behind it, until that time has come and `retention.ms` with it; `future_ms`
-says so, that somebody can be told.  If this machine's clock jumps ahead, segments go as early as it
+says so, so that it can be logged.  If this machine's clock jumps ahead, segments go as early as it
 jumped: nothing here can tell such a jump from time that passed.  If it jumps back they stay longer.
 """
 

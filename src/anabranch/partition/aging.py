@@ -1,8 +1,8 @@
-"""Retention over all partitions, at the price of those that have something to lose.
+"""Retention over all partitions, at the cost of those alone that have something to delete.
 
 A log has to be looked at when it has grown, when it is reconfigured, and when its oldest segment
 is old enough; the last is known beforehand.  So a round looks at the logs that were touched since the
-last one and at those that are due, and at no others, be there ten or ten thousand.
+last one and at those that are due, and at no others, whether there are ten or ten thousand.
 
 Logs that nobody has opened age too.  After the start, and when their topic's configuration changes,
 they are glanced at from outside (`log/glance.py`); one from which something is to go is opened.

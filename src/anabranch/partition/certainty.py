@@ -1,4 +1,4 @@
-"""Certainty: whether this broker's session with the metadata store lives for sure, by the clock.
+"""Certainty: whether this broker's session with the metadata store is surely alive, by the clock.
 
 A leader whose session may be over does not know whether another one was elected.  What it acknowledged by
 itself could be cut off by that one, so while it is in doubt it takes nothing and acknowledges nothing, and

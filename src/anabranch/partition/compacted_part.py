@@ -1,6 +1,6 @@
 """The compacted view of a partition, where there is one, as readers in Kafka's form get it.
 
-Only who asks for it does (`wire/kafka/fetch.py`); ordinary consumers see the log.  Parts are given as bytes,
+Readers have to ask for it (`wire/kafka/fetch.py`); other consumers see the log.  Parts are given as bytes,
 not as ranges of files: a view goes when there is a newer one and nobody reads it any more.
 """
 

@@ -1,4 +1,4 @@
-"""Files that are out of the log but may still be read: removed when their time has come.
+"""File removal: files that are out of the log but may still be read, deleted after a delay.
 
 A segment that was dropped or replaced lies beside the log under names that end in `.deleted`, the
 folder of a deleted partition in `DATA/deleted`.  Readers that were sent there finish; after

@@ -1,7 +1,7 @@
 """Replication: what the leaders of a broker share, and what is counted of them.
 
-Set up by the composition root; alone, as in tests of a host, nobody is late, nobody is known to live, and
-nobody asks the controller.
+Set up by the composition root.  Without that, as in tests of a host, no follower is late, no broker is known
+to live, and nobody asks the controller.
 """
 
 from collections.abc import Callable

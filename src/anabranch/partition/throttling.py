@@ -5,8 +5,8 @@
     leader.replication.throttled.rate         of a broker: bytes per second of all of them together
     follower.replication.throttled.rate
 
-Whoever is in sync is never held back.  A rate may be borrowed from for a second, since followers ask twice in
-one when there is nothing to have.
+A follower in sync is never held back.  Up to a second's worth of a rate may be spent ahead, since followers
+ask twice in a second when there is nothing new.
 """
 
 from collections.abc import Callable, Mapping

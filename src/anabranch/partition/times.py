@@ -1,4 +1,4 @@
-"""Times: the first record at or after one, and the latest there is, found in a log by its headers.
+"""Offsets by time: the first record at or after a time, and the latest, found in a log by batch headers.
 
 The records of a batch that is large or compressed are looked into by a thread.
 """

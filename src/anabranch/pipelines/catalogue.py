@@ -2,7 +2,7 @@
 
 Spark's own catalogue lives in memory: the next driver finds the folders of tables, but no tables, and refuses
 to make them over what is there.  So the statement that makes each table is noted (`tables.json`) as soon as a
-run has made its tables, and the next driver makes them again, over their data, before anything else.
+run has made its tables, and the next driver makes them again, over their data, before all else.
 
 Spark makes no table of its own over a folder with something in it.  For that moment the folder is put aside:
 

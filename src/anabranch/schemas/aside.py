@@ -1,4 +1,4 @@
-"""Work on schemas beside the loop: what is large is looked at in a thread, two at a time.
+"""Schema work outside the event loop: large schemas are looked at in a thread, two at a time.
 
 Whoever sends many large schemas waits for the others of the kind, and nobody else does.
 """

@@ -8,8 +8,7 @@ A property that comes must fit what could stand there before: anything, where th
 it may only be let pass where one is lenient), what was valid by the schema of others, or nothing.  One that
 goes must be allowed by what the new schema says of others.
 
-Patterns of names are tried only where they are plain: an expression that somebody wrote to hurt would hold up
-everything.
+Patterns of names are tried only where they are plain: a hostile expression would hold up everything.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Subjects, schemas and settings in the metadata store (`schemas/documents.py` has the picture).
 
 What a document names stands before the document does, so that a crash leaves at most a schema that nobody
-names; whoever brings it again finds it.  Schemas and definitions stay for good: messages carry their ids.
+names; whoever brings it again finds it.  Schemas and definitions stay forever: messages carry their ids.
 
 The metadata store rather than a topic of its own: schemas are few, small, read seldom, and must be agreed
 upon by several nodes, which is what the store is for.  Nothing is kept here but turns, so nothing is loaded.

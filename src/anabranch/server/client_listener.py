@@ -1,8 +1,8 @@
 """A listener for clients, whatever they speak, and the connections that came in through it.
 
-Connections share buffers, a budget for large frames, and what handles their requests; which of them may
-come is the reception's to say.  Now and then they are looked at: one that sits on a half-sent frame while
-others wait for the memory is closed, and each protocol has its own idea of when one is dead.
+Connections share buffers, a budget for large frames, and what handles their requests; `reception` decides
+how many there may be.  Now and then they are looked at: one that holds a half-sent frame while others wait
+for the memory is closed, and each protocol has its own idea of when one is dead.
 
 At the end nothing new is taken, what is under way is answered, and then they are closed.
 """

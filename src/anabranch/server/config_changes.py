@@ -3,7 +3,7 @@
     altered({"cleanup.policy": "delete"}, [Change("cleanup.policy", Op.APPEND, "compact")], TOPIC_OPTIONS)
         -> {"cleanup.policy": "delete,compact"}
 
-Nothing here says whether the result is legal: that is for the resource to say, about all of it together.
+Nothing here says whether the result is legal: the resource checks that, for all of it together.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The levels of this process's loggers, in Kafka's words, which are those of log4j.
 
 A logger's level is its own or that of the nearest above it.  Changes hold until the process ends.  Folders
-of loggers (`anabranch.server`) can be set like loggers, which is what one mostly wants.
+of loggers (`anabranch.server`) can be set like loggers, which is the usual case.
 """
 
 import logging

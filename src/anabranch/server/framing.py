@@ -10,7 +10,7 @@ copied at all.
                                      └──────────┐
     own      │len│ begin… ── more arrives here ─►│        handled when whole
 
-Nothing is believed before it has come: a frame's buffer grows with what arrives, not with what the
+No length is trusted before the bytes are there: a frame's buffer grows with what arrives, not with what the
 length claims (a large one is for frames of which much is there), and the claim is charged to a budget
 that all connections share.  While that is spent
 (`_starved`), or while the owner has said `stop` (`stopped`), the socket is not read; what was read

@@ -2,7 +2,7 @@
 
     epoch    meaning
     0        start a session, in place of the one that the member has; no acknowledgements
-    n        the session's n-th request, be it ShareFetch or ShareAcknowledge
+    n        the session's n-th request, ShareFetch or ShareAcknowledge
     -1       the last one: acknowledgements, and no records
 
 A session belongs to a member of a group and to the connection that it came by.  When it ends, or the

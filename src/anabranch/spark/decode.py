@@ -5,8 +5,8 @@
                           ->  keys and values              Arrow cuts them out of the buffer
 
 A record's length is the only thing that leads to the next record, so that pass is a loop in Python: an
-addition a record, about a sixth of a microsecond; records of one length are found together (`_run`).  What
-follows works on all records of the buffer at once, a tenth of a microsecond a record, so buffers should hold
+addition per record, a sixth of a microsecond; records of one length are found together (`_run`).  What
+follows works on all records of the buffer at once, a tenth of a microsecond each, so buffers should hold
 thousands.  (A compiled loop, numba's, took a quarter of the time and would have cost every worker 0.8 s to
 load and every installation 200 MB.)
 

@@ -4,7 +4,7 @@
     sizes(numbers)       how many bytes each number takes
     write(out, at, …)    each number at its place
 
-A varint has seven bits a byte, the lowest first; the highest bit says that more follow.  Almost all
+A varint has seven bits per byte, the lowest first; the highest bit says that more follow.  Almost all
 numbers of records are short, so a pass over the few that go on is made for every further byte, and numbers
 that are all of one byte cost one look-up.
 """

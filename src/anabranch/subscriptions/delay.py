@@ -3,7 +3,7 @@
     Delays      the partition's: (deliver at, offset) of every delayed entry that somebody has read.  The
                 nearest few thousand are in memory, the rest is on disk (`delay_files`), so that neither their
                 number nor the time they wait costs memory; of each there is one bit besides
-    DelayView   a subscription's: which of them it waits for, a bit each
+    DelayView   a subscription's: which of them it waits for, one bit each
 
 A subscription reads on over messages that are to wait, and puts them aside:
 
@@ -15,7 +15,7 @@ The log remains the truth.  What is on disk survives a restart, and a view may b
 cursor on (`Delays.view`); then reading asks `holds` before it delivers in passing.  What a crash took is
 found by the reading that goes on there.  What cannot be read now is tried again a second later, and the rest
 goes on meanwhile.  A pair whose entry was acknowledged or removed meanwhile brings an
-offset that is read in vain, and that is all.
+offset that is read for nothing, and that is all.
 """
 
 import heapq

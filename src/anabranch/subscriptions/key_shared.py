@@ -10,7 +10,7 @@ A key is known by its hash.  Two things can keep a message back:
 What waits is only offsets and hashes:
 
     waiting offset ─┬─ its hash is held, or nobody has it   ─> `_blocked`, by hash
-                    └─ else                                 ─> `_ready`, a heap an owner
+                    └─ else                                 ─> `_ready`, a heap per owner
 
 A heap gives the oldest first, so the order of each key is kept.  One key that waits does not keep others.
 

@@ -8,7 +8,7 @@
     SEEK          seek(offset)
 
 What may be delivered is delivered in turns of the event loop, never inside these calls: several causes to
-look make one turn, and a turn makes one read of the log and one `deliver` a consumer.  The dispatcher is made
+look make one turn, and a turn makes one read of the log and a `deliver` per consumer.  The dispatcher is made
 for the kind that the first consumer asks for; when the last one has gone, the next may ask for another.
 
 A seek sends everybody away, as in Pulsar: clients subscribe again and begin with an empty queue.  (One of the

@@ -4,8 +4,8 @@
     shared                whoever is next and has permits
     key_shared            the consumer that has the key, if it has permits
 
-It has the face of `subscriptions.Subscription`, as connections know it, and nothing behind it: no cursor, no
-redelivery.  What is missed is counted, in messages.
+It has the interface of `subscriptions.Subscription`, as connections use it, and nothing behind it: no cursor,
+no redelivery.  What is missed is counted, in messages.
 """
 
 from collections.abc import Callable, Sequence

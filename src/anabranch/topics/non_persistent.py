@@ -1,6 +1,6 @@
 """A topic that stores nothing: a message goes to who is there, and is gone.
 
-It has the face of `Topic`.  Receipts say (0, 0), every message has that place; nothing can be sought, nothing
+It has the interface of `Topic`.  Receipts say (0, 0), every message has that place; there is no seek, nothing
 waits for the disk.  What nobody could take is counted, by subscription and in all.
 """
 

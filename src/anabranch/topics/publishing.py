@@ -1,4 +1,4 @@
-"""The way of messages into a topic's partition: refused, recognised as sent before, or stored.
+"""Publishing: messages on their way into a topic's partition, refused, known as duplicates, or stored.
 
     sends ─> may they? ─> deduplication ─> one write for all that fit a segment ─> offsets, in order
 

@@ -1,4 +1,4 @@
-"""A segment, read from end to end and believed in nothing.
+"""Segment check: a segment read from end to end, with nothing in it taken on trust.
 
 Every batch is checked before the next is looked for: it fits into the file, is of magic 2, carries the
 CRC of its bytes, and its offsets and leader epoch come after those before it.  After a length that

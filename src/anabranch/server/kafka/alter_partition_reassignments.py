@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (45): move partitions to other brokers, or call that off.
 
 A partition's replicas are the ones that it is to have, null calls its reassignment off.  Each partition
-stands alone; those of one request go to the store together.  The answer comes when the moves have begun: how
-far they are is ListPartitionReassignments' to say.  The controller does it, whichever broker is asked.
+stands alone; those of one request go to the store together.  The answer comes when the moves have begun:
+ListPartitionReassignments says how far they are.  The controller does it, whichever broker is asked.
 
 v1 may refuse another number of replicas.
 """

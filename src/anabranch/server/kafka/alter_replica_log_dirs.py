@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34): move replicas to another folder of this broker, of which there is one.
 
-A replica that is to be where it is, is.  Another folder is LOG_DIR_NOT_FOUND, and a partition of which this
+A replica may be moved to where it is.  Another folder is LOG_DIR_NOT_FOUND, and a partition of which this
 broker has no replica is REPLICA_NOT_AVAILABLE: Kafka takes note of where it may be made, and with one folder
 there is nothing to note.
 """

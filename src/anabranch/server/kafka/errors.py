@@ -2,7 +2,7 @@
 
 An error has the code of its class, or of the nearest class above it that has one, so that a new kind
 of `Invalid` is INVALID_REQUEST until somebody gives it a better one.  What was not raised on purpose
-is UNKNOWN_SERVER_ERROR, and its message is nobody's business outside.
+is UNKNOWN_SERVER_ERROR, and its message is not sent to clients.
 """
 
 from anabranch.base import errors

@@ -1,6 +1,6 @@
 """UnregisterBroker (64): forget a broker that will not come back.
 
-What it has replicas of keeps them until they are reassigned.  A broker that is there registers again.  The
+Partitions keep their replicas on it until they are reassigned.  A broker that is there registers again.  The
 controller does it, whichever broker is asked.
 """
 

@@ -1,7 +1,7 @@
 """Pulsar's error codes: the code of each of our errors, mapped here and nowhere else.
 
 An error has the code of its class, or of the nearest class above it that has one.  What was not raised on
-purpose is UnknownError, and its message is nobody's business outside.
+purpose is UnknownError, and its message is not sent to clients.
 
 Clients act on some codes by themselves: ServiceNotReady and TooManyRequests are tried again, TopicNotFound
 and the like are given to the application.  So what is worth another try is one of those two.

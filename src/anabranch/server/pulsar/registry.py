@@ -1,6 +1,6 @@
 """The table of Pulsar commands: what a client may say, and who answers.
 
-One file a command group, named by it.  Importing the file registers its commands:
+One file per command group, named by it.  Importing the file registers its commands:
 
     @command(BaseCommand.LOOKUP, refusal=lookup_refused)
     def lookup(request: Lookup, connection: PulsarConnection) -> Later: ...

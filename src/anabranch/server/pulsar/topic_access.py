@@ -1,4 +1,4 @@
-"""From the name a client gives to the topic it means, made on the way if that is allowed.
+"""Topic access: from the name a client gives to the topic it means, created if that is allowed.
 
 A client attaches to a topic that is not partitioned, or to one partition of a topic that is.  Where the
 topic is not there, the first who uses it makes it, by the rules of its namespace

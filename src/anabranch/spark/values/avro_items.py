@@ -7,8 +7,8 @@ size are read a whole block at a time.
     values     a1 a2 a3 a4 a5 …|b1|c1 c2|…          ranks    a1 b1 c1 …, a2 c2 …
                                                     alone    a3 a4 a5 …
 
-When only a few values have more, ranks are not worth their while: where the items of those begin is found
-value by value, an item a microsecond or so, and then all of them are read at once.  So a value of very many
+When only a few values have more, ranks do not pay: where the items of those begin is found value by
+value, a microsecond or so per item, and then all of them are read at once.  So a value of very many
 items, or of very many blocks, costs not much more than it would as many values.
 """
 

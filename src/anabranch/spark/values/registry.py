@@ -1,4 +1,4 @@
-"""The registry as readers and writers of values ask it, over HTTP: Kafka's face of it, and Pulsar's.
+"""Schema registry client of readers and writers of values, over HTTP: Kafka's interface, and Pulsar's.
 
     GET  /subjects/orders-value/versions/latest            what a topic's values are
     GET  /schemas/ids/7                                    what a value that begins with 7 was written by
