@@ -1,4 +1,4 @@
-"""What it costs the broker when one protocol's consumers read what the other's producers wrote.
+"""Cost of translation: what it takes of the broker when consumers of one protocol read the other's data.
 
     python bench/crossing.py [--rounds 5] [--records 150000] [--out bench/results/DATE-crossing.json]
 

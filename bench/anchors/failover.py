@@ -1,4 +1,4 @@
-"""What clients wait for when a broker dies, or stands still, that leads and coordinates for them.
+"""Failover: how long clients wait when a broker that leads and coordinates for them dies or stands still.
 
 Three clients at once, all of them served by the same broker: a producer with `acks=all`, a group that
 commits, a producer with transactions.  Then the broker is hurt, and for each of them this is the time until

@@ -1,4 +1,4 @@
-"""How long a coordinator needs to read 100,000 committed offsets back after a restart.
+"""Coordinator loading: how long 100,000 committed offsets take to be read back after a restart.
 
 The offsets of a hundred groups are committed in bulk, a thousand in a request.  Then the broker is stopped
 and started, and asked for all offsets of every group until all are there: from the first answer of the broker

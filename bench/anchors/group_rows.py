@@ -1,4 +1,4 @@
-"""What is compared of groups and transactions, and what is to be reached: ratios ours / Kafka's.
+"""Rows of groups and transactions: what is compared, and what is to be reached, as ratios ours / Kafka's.
 
 A row's `load` runs once against a broker and gives its figures:
 

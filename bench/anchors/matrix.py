@@ -1,4 +1,4 @@
-"""What is compared and what is to be reached: a row a load, with its targets as ratios ours / Kafka's.
+"""Comparison matrix: one row per load, with what is to be reached as ratios ours / Kafka's.
 
 The figures of a row are paths into a result of the load generator; `cpu_per_record` is worked out from two
 of them, since two runs of a row need not have sent the same number of records.

@@ -1,4 +1,4 @@
-"""What /proc says about a process: CPU, memory, descriptors."""
+"""Process figures from /proc: CPU, memory, descriptors."""
 
 import os
 import time

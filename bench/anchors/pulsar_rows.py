@@ -1,4 +1,4 @@
-"""What is compared with Apache Pulsar and what is to be reached: a row a load, as ratios ours / Pulsar's.
+"""Rows of the comparison with Apache Pulsar: one per load, with targets as ratios ours / Pulsar's.
 
 Figures are paths into a result of the load generator, as in matrix.py.
 """

@@ -1,4 +1,4 @@
-"""What several requests in flight on one connection are worth when acknowledgements take their time.
+"""Requests in flight: what several on one connection are worth when acknowledgements take their time.
 
     python bench/path/in_flight.py [--delay-ms 2] [--seconds 2] [--rounds 5]
 

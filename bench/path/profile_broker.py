@@ -1,4 +1,4 @@
-"""Where the broker's time goes under a load: profile before tuning.
+"""Broker profile: where the time goes under a load.
 
     python bench/path/profile_broker.py "produce 100 B, linger 0" [--share 1] [--top 40] [--sort tottime]
     python bench/path/profile_broker.py "fetch 1 KB" --py-spy out.svg      (pip install py-spy)

@@ -1,4 +1,4 @@
-"""What is measured: jobs that differ in nothing but the word after `format`."""
+"""Measured Spark jobs: they differ in nothing but the word after `format`."""
 
 import shutil
 import statistics

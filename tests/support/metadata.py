@@ -1,4 +1,4 @@
-"""What metadata nodes hold, without what the store adds to it."""
+"""Contents of metadata nodes, without what the store adds to them."""
 
 from anabranch.meta.store import Versioned
 

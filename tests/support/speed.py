@@ -1,4 +1,4 @@
-"""How slow this machine is just now, for tests that say how much computing something may take.
+"""Machine speed: how slow it is just now, for tests that say how much computing something may take.
 
     assert spent_s < 0.1 * slowness()
 

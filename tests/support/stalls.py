@@ -1,4 +1,4 @@
-"""How long the machine itself stood still, for tests that say how long something may take at most.
+"""Stalls: how long the machine itself stood still, for tests that say how long something may take.
 
     with Stalls() as stalls:
         took_s = broker.stop()

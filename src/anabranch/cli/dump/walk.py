@@ -1,4 +1,4 @@
-"""Which files to look into, and in which order: a file, a partition's folder, or everything below a folder.
+"""Dump walk: which files to look into and in which order, of a partition's folder or all below a folder.
 
 In a folder the segments come first, each with its indexes checked against it, then the small files;
 a segment must begin where the one before it ended or later.
