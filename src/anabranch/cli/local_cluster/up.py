@@ -36,7 +36,7 @@ from anabranch.cli.local_cluster.plan import (
 from anabranch.cli.local_cluster.ports import FreePorts
 from anabranch.cli.local_cluster.supervisor import Supervisor
 from anabranch.cli.serving import announce, retract, stop_on_signal
-from anabranch.partition.folders import DataFolderLock
+from anabranch.partition.folders import LOCK, DataFolderLock
 from anabranch.partition.meta_properties import META_PROPERTIES
 from anabranch.server.config_file import load
 
@@ -58,11 +58,13 @@ def run_cluster(wanted: Wanted, started: float, *, detach: bool = False) -> int:
     try:
         lock = DataFolderLock(DirectDisk(), wanted.data)
     except AnabranchError as error:
-        raise CommandError(str(error)) from error
+        down = f"a cluster that runs there is stopped by: anabranch cluster down --data {wanted.data}"
+        raise CommandError(str(error), down) from error
     if detach and (pid := os.fork()):
         lock.release()
         return _wait_for(pid, wanted.data)
     if detach:
+        (wanted.data / LOCK).write_text(f"{os.getpid()}\n")  # the lock is ours now
         _leave_the_terminal(wanted.data / SUPERVISOR_LOG)
     _log_to(None if detach else wanted.data / SUPERVISOR_LOG)
     try:
