@@ -106,7 +106,7 @@ class Standing:
         self.counted.append((leader, counts))
 
     def add_past(self, past: Counts) -> None:
-        """`past` has all of those that have ended by now: what the pass found of them does not count again."""
+        """`past` has all of those that have ended by now: what the pass found of them counts no more."""
         for leader, counts in self.counted:
             if leader.retired:
                 self.counts.subtract(counts)
