@@ -8,10 +8,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch import __version__
+from anabranch.cli.local_cluster.control import ask
 from tests.support.broker import without_settings
 from tests.support.command import PROGRAM, anabranch, from_json
 from tests.support.local_cluster import LocalCluster, wait_for_json
@@ -227,7 +230,7 @@ def test_in_the_background(tmp_path: Path) -> None:
     """It says who holds the folder, and why it does not start."""
     command = ("up", "--detach", "--brokers", "1", "--kafka-port", "0")
 
-    def told(verb: str, *more: str, exit_code: int = 0) -> "subprocess.CompletedProcess[str]":
+    def told(verb: str, *more: str, exit_code: int | None = 0) -> "subprocess.CompletedProcess[str]":
         return anabranch("cluster", verb, "--data", str(tmp_path), *more, exit_code=exit_code)
 
     refused = told(*command, "--set", "num.partition=3", exit_code=2).stderr
@@ -238,8 +241,19 @@ def test_in_the_background(tmp_path: Path) -> None:
     try:
         supervisor = json.loads((tmp_path / "ready.json").read_text())["pid"]
         assert f"is in use by process {supervisor};" in told("up", exit_code=1).stderr
+        with ThreadPoolExecutor() as beside, chdir(tmp_path), socket.socket(socket.AF_UNIX) as silent:
+            silent.connect("control.sock")
+            restarting = beside.submit(told, "restart", "broker-1", exit_code=1)
+            while ask(tmp_path, "status")[1]["state"] != "starting":
+                assert not restarting.done()
+            ask(tmp_path, "kill", "broker-1")
+            assert "broker-1 was told to end before it served" in restarting.result().stderr
+            told("down")
+            deadline = time.monotonic() + 60
+            while is_there(supervisor):
+                assert time.monotonic() < deadline, "it waits for whoever asks nothing"
     finally:
-        told("down")
+        told("down", exit_code=None)
 
 
 def test_down_ends_all_of_it(cluster: LocalCluster) -> None:
