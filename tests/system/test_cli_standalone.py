@@ -169,6 +169,14 @@ def test_an_address_that_is_not_ours(launch: Launch) -> None:
     assert "no address 192.0.2.1" in err
 
 
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_fewer_than_one_broker(launch: Launch, count: str) -> None:
+    process = launch("--brokers", count)
+    _, err = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 2
+    assert err == f"anabranch: a cluster cannot have {count} brokers\n"
+
+
 def test_data_that_cannot_be(launch: Launch, tmp_path: Path) -> None:
     (tmp_path / "a-file").write_text("in the way")
     process = launch("--data", "a-file")

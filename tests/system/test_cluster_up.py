@@ -4,13 +4,16 @@ One cluster for all tests here; each leaves it whole.  Its sessions are long, so
 their end is seen.
 """
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, suppress
 from pathlib import Path
 
 import pytest
@@ -18,8 +21,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch import __version__
+from anabranch.cli.local_cluster.control import ask
 from tests.support.broker import without_settings
-from tests.support.command import PROGRAM, anabranch
+from tests.support.command import PROGRAM, anabranch, from_json
 from tests.support.local_cluster import LocalCluster, wait_for_json
 from tests.support.speed import slowness
 
@@ -135,6 +139,31 @@ def test_what_was_killed_stays_down_until_it_is_started(cluster: LocalCluster) -
     assert cluster.row("broker-3")["state"] == "running"
 
 
+def test_the_state_of_the_partitions(cluster: LocalCluster) -> None:
+    anabranch("topic", "create", "looked-at", "--partitions", "3", bootstrap=cluster.bootstrap)
+    anabranch("topic", "create", "one-copy", "--replication-factor", "1", bootstrap=cluster.bootstrap)
+    cluster.tell("kill", "broker-3")
+    deadline = time.monotonic() + 60
+    while True:
+        status = from_json(cluster.tell("status", "--bootstrap", cluster.bootstrap, "--json"))
+        lacking = [row["osr"] for row in status["under_replicated"] if row["topic"] == "looked-at"]
+        if lacking == [[3], [3], [3]] and status["controller"] in (1, 2):
+            break
+        assert time.monotonic() < deadline, status
+    assert [(broker["broker"], broker["state"]) for broker in status["brokers"]] == [
+        (1, "there"),
+        (2, "there"),
+        (3, "away"),
+    ]
+    assert not [row for row in status["under_min_isr"] if row["leader"] is not None], (
+        "two of three are enough"
+    )
+    cluster.tell("restart", "broker-3")
+    shown = cluster.tell("status", "--bootstrap", cluster.bootstrap).stdout
+    assert re.search(r"^ +3  there ", shown, re.MULTILINE)
+    assert "\noffline: none\n" in shown
+
+
 def test_pause_and_resume(cluster: LocalCluster) -> None:
     cluster.tell("pause", "broker-1")
     row = cluster.row("broker-1")
@@ -195,6 +224,36 @@ def test_the_short_form(tmp_path: Path) -> None:
         while any(is_there(pid) for pid in pids):
             assert time.monotonic() < deadline
         (tmp_path / "ready.json").unlink(missing_ok=True)
+
+
+def test_in_the_background(tmp_path: Path) -> None:
+    """It says who holds the folder, and why it does not start."""
+    command = ("up", "--detach", "--brokers", "1", "--kafka-port", "0")
+
+    def told(verb: str, *more: str, exit_code: int | None = 0) -> "subprocess.CompletedProcess[str]":
+        return anabranch("cluster", verb, "--data", str(tmp_path), *more, exit_code=exit_code)
+
+    refused = told(*command, "--set", "num.partition=3", exit_code=2).stderr
+    assert refused.startswith(
+        "anabranch: the cluster did not start: the command line: unknown option num.partition;"
+    )
+    told(*command)
+    try:
+        supervisor = json.loads((tmp_path / "ready.json").read_text())["pid"]
+        assert f"is in use by process {supervisor};" in told("up", exit_code=1).stderr
+        with ThreadPoolExecutor() as beside, chdir(tmp_path), socket.socket(socket.AF_UNIX) as silent:
+            silent.connect("control.sock")
+            restarting = beside.submit(told, "restart", "broker-1", exit_code=1)
+            while ask(tmp_path, "status")[1]["state"] != "starting":
+                assert not restarting.done()
+            ask(tmp_path, "kill", "broker-1")
+            assert "broker-1 was told to end before it served" in restarting.result().stderr
+            told("down")
+            deadline = time.monotonic() + 60
+            while is_there(supervisor):
+                assert time.monotonic() < deadline, "it waits for whoever asks nothing"
+    finally:
+        told("down", exit_code=None)
 
 
 def test_down_ends_all_of_it(cluster: LocalCluster) -> None:

@@ -52,6 +52,12 @@ async def test_it_serves_stops_when_told_and_keeps_what_it_was_given(
     await store.close()
 
 
+def test_a_folder_has_one_server(server: ZooKeeperServer, tmp_path: Path) -> None:
+    server.start()
+    done = anabranch("zookeeper", "--data", str(tmp_path / "data"), "--port", "0", exit_code=1)
+    assert f"{tmp_path / 'data'} is in use by process {server.ready['pid']}" in done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux to tell a child of its parent's death")
 async def test_the_server_does_not_outlive_a_command_that_was_killed(server: ZooKeeperServer) -> None:
     server.start()

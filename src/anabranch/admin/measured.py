@@ -69,6 +69,8 @@ class Standing:
     counts: Counts = field(default_factory=Counts)
     by_topic: dict[str, Counts] = field(default_factory=dict)
     """Of topics with traffic that this broker leads partitions of."""
+    counted: list[tuple[Partition, Counts]] = field(default_factory=list)
+    """What was added to `counts` for each leader."""
     lags: dict[BrokerId, int] = field(default_factory=dict)
     """How many messages a follower lacks of a partition led here, where it lacks most."""
 
@@ -101,6 +103,14 @@ class Standing:
         if counts.bytes_in or counts.bytes_out:
             self.by_topic.setdefault(topic, Counts()).add(counts)
         self.counts.add(counts)
+        self.counted.append((leader, counts))
+
+    def add_past(self, past: Counts) -> None:
+        """`past` has all of those that have ended by now: what the pass found of them counts no more."""
+        for leader, counts in self.counted:
+            if leader.retired:
+                self.counts.subtract(counts)
+        self.counts.add(past)
 
     def busiest(self, most: int) -> list[tuple[str, Counts]]:
         """The topics with most bytes in and out, by name."""
@@ -110,7 +120,6 @@ class Standing:
 
 async def standing(measured: Measured) -> Standing:
     found, left, me = Standing(), _A_TURN, measured.broker
-    found.counts.add(measured.host.traffic.past)
     for topic in measured.host.topics():
         found.topics += 1
         for state in topic.image.partitions:
@@ -119,6 +128,9 @@ async def standing(measured: Measured) -> Standing:
             if not left:
                 left = _A_TURN
                 await asyncio.sleep(0)
+    found.add_past(
+        measured.host.traffic.past
+    )  # not earlier: leaders end during the pass, and sums never fall
     for _, _, fetcher in measured.followers.fetchers():
         found.counts.replication_bytes_in += fetcher.fetched_bytes
     return found

@@ -87,9 +87,30 @@ def up(
 
 
 @app.command("status")
-def status(data: Data = _DATA, as_json: Json = False) -> None:
-    """Show the processes: role, id, process id, state, ports, folder."""
-    _show(_ask(data, "status"), as_json)
+def status(
+    data: Data = _DATA,
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Ask the brokers instead.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the processes of a local cluster: role, id, process id, state, ports, folder.
+
+    With --bootstrap, of any cluster: its brokers and controller, partitions that are under-replicated,
+    under-min-ISR or offline, and reassignments.
+    """
+    if bootstrap is None:
+        _show(_ask(data, "status"), as_json)
+        return
+    from anabranch.cli.client import connected
+    from anabranch.cli.cluster_status import cluster_status, print_status
+
+    with connected(bootstrap) as cluster:
+        found = cluster_status(cluster)
+    if as_json:
+        print_json(found)
+    else:
+        print_status(found)
 
 
 @app.command("kill")

@@ -1,7 +1,8 @@
 """Cluster status: the brokers, the controller, and the partitions that are not as they should be.
 
 under-replicated      a replica is not in sync
-under-min-ISR         fewer are in sync than `min.insync.replicas` asks for: acks=all is refused
+under-min-ISR         fewer are in sync than `min.insync.replicas` asks for, or than there are replicas if it
+                      asks for more: acks=all is refused
 offline               no leader
 reassignments         on their way to other brokers
 """
@@ -14,10 +15,16 @@ from anabranch.cli.output import print_table
 from anabranch.client.answers import check_told
 from anabranch.client.cluster import Cluster
 from anabranch.client.destinations import ANY, CONTROLLER
-from anabranch.client.requests import DESCRIBE_CONFIGS, LIST_PARTITION_REASSIGNMENTS, Request
+from anabranch.client.requests import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    LIST_PARTITION_REASSIGNMENTS,
+    Request,
+)
 
 _MIN_ISR = "min.insync.replicas"
 _TOPICS_AT_ONCE = 200
+_BROKERS = 1  # DescribeCluster: not controllers
 
 Row = dict[str, Any]
 
@@ -31,26 +38,41 @@ def cluster_status(cluster: Cluster) -> Row:
     least = _least_in_sync(cluster, {row["topic"] for row in partitions})
     offline = [row for row in partitions if row["leader"] is None]
     lacking = [row for row in partitions if len(row["isr"]) < len(row["replicas"])]
-    under_min = [row for row in partitions if len(row["isr"]) < least.get(row["topic"], 1)]
+    under_min = [
+        row for row in partitions if len(row["isr"]) < min(least.get(row["topic"], 1), len(row["replicas"]))
+    ]
     return {
         "cluster": answer.cluster_id,
         "controller": answer.controller_id if answer.controller_id >= 0 else None,
-        "brokers": [
-            {
-                "broker": broker.node_id,
-                "address": f"{broker.host}:{broker.port}",
-                "rack": broker.rack,
-                "leads": sum(row["leader"] == broker.node_id for row in partitions),
-                "replicas": sum(broker.node_id in row["replicas"] for row in partitions),
-            }
-            for broker in sorted(answer.brokers, key=lambda broker: int(broker.node_id))
-        ],
+        "brokers": _brokers(cluster, partitions),
         "partitions": len(partitions),
         "under_replicated": lacking,
         "under_min_isr": under_min,
         "offline": offline,
         "reassignments": _reassignments(cluster),
     }
+
+
+def _brokers(cluster: Cluster, partitions: list[Row]) -> list[Row]:
+    """From DescribeCluster: Metadata names a broker for a while after it has gone."""
+    values = {
+        "include_cluster_authorized_operations": False,
+        "endpoint_type": _BROKERS,
+        "include_fenced_brokers": True,
+    }
+    answer = cluster.send(ANY, Request(DESCRIBE_CLUSTER, values))
+    check_told(answer.error_code, answer.error_message, "the brokers")
+    return [
+        {
+            "broker": broker.broker_id,
+            "state": "away" if getattr(broker, "is_fenced", False) else "there",
+            "address": f"{broker.host}:{broker.port}",
+            "rack": broker.rack,
+            "leads": sum(row["leader"] == broker.broker_id for row in partitions),
+            "replicas": sum(broker.broker_id in row["replicas"] for row in partitions),
+        }
+        for broker in sorted(answer.brokers, key=lambda broker: int(broker.broker_id))
+    ]
 
 
 def print_status(status: Row) -> None:

@@ -18,7 +18,7 @@ def run(arguments: list[str], started: float) -> int:
     """`started`, on the monotonic clock, is when the process began."""
     options = _parser().parse_args(arguments)
     log_to_stderr(options.verbose)
-    if options.brokers > 1:
+    if options.brokers != 1:
         return _run_cluster(options, started)
     config = configured(options, {})
     if config.node.zookeeper_connect is not None:

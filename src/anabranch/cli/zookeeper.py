@@ -26,9 +26,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from anabranch import __version__
-from anabranch.base.errors import Invalid
+from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import AnabranchError, Invalid
 from anabranch.cli.failure import CommandError, Misuse
 from anabranch.cli.zookeeper_server import Server, command_of, prepare
+from anabranch.partition.folders import DataFolderLock
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _ASK_AGAIN_S = 0.05
@@ -48,12 +50,18 @@ def run(arguments: list[str], started: float) -> int:
         raise CommandError(str(error)) from error
     _check_port(server)
     try:
+        lock = DataFolderLock(DirectDisk(), server.data)  # two servers in one would damage each other's log
         prepare(server, is_verbose=options.verbose)
+    except AnabranchError as error:
+        raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(
             f"the data folder cannot be used: {error}", "choose another: --data DIR"
         ) from error
-    asyncio.run(_serve(server, command, options.ready_file, started))
+    try:
+        asyncio.run(_serve(server, command, options.ready_file, started))
+    finally:
+        lock.release()
     return 0
 
 

@@ -194,7 +194,9 @@ class StateWriter:
     def _count(self, change: Change, before: PartitionState, after: PartitionState) -> None:
         if after.leader_epoch != before.leader_epoch and after.leader != NO_BROKER:
             self.elections.observe(asyncio.get_running_loop().time() - change.asked_s)
-            self.unclean_elections += after.leader not in before.isr
+            # One that a reassignment ends with has come into the ISR by the same change.
+            is_moved = after.replicas != before.replicas
+            self.unclean_elections += not is_moved and after.leader not in before.isr
 
 
 def _pages(changes: Iterable[Change]) -> Iterator[_Page]:

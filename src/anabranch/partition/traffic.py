@@ -50,6 +50,13 @@ class Counts:
         self.replication_bytes_in += other.replication_bytes_in
         self.replication_bytes_out += other.replication_bytes_out
 
+    def subtract(self, other: "Counts") -> None:
+        self.messages_in -= other.messages_in
+        self.bytes_in -= other.bytes_in
+        self.bytes_out -= other.bytes_out
+        self.replication_bytes_in -= other.replication_bytes_in
+        self.replication_bytes_out -= other.replication_bytes_out
+
 
 class Traffic:
     """Of all partitions that a broker has or had."""

@@ -8,7 +8,8 @@
 
 A name that is no option is an error, with what might have been meant.  Only the environment is read more
 leniently, because others write there too (Kubernetes sets ANABRANCH_PORT for a service of that name): there
-a name that is nothing like an option is not ours, one that nearly is one is a mistake.
+a name that is nothing like an option is not ours, one that nearly is one is a mistake.  What tells commands
+which cluster they are about (`_FOR_COMMANDS`) is passed over.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from anabranch.base.errors import InvalidConfig
 from anabranch.server.config import BROKER_OPTIONS, BrokerConfig, Layers
 
 _PREFIX = "ANABRANCH_"
+_FOR_COMMANDS = frozenset(("BOOTSTRAP", "CLUSTER", "HTTP", "SERVICE", "STRICT"))
 NOTHING: Mapping[str, str] = {}
 
 
@@ -104,6 +106,6 @@ def _from_environment(environ: Mapping[str, str]) -> Mapping[str, str]:
         capitals = variable.removeprefix(_PREFIX)
         if capitals in names:
             values[names[capitals]] = text
-        elif meant := closest(capitals, names):
+        elif capitals not in _FOR_COMMANDS and (meant := closest(capitals, names)):
             raise InvalidConfig(f"the environment: unknown option {variable}{meant}")
     return _known(values, "the environment")

@@ -1,5 +1,6 @@
 """The pass over partitions: what is led, what is in sync, what has no leader."""
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -53,3 +54,35 @@ def test_the_busiest_topics() -> None:
         found.by_topic[name] = Counts(bytes_in=size)
     assert [name for name, _ in found.busiest(2)] == ["b", "c"]
     assert found.busiest(0) == []
+
+
+class Led:
+    """As much of a leader as is counted."""
+
+    led = None
+    state = state(1, (1, 2, 3))
+
+    def __init__(self, bytes_in: int) -> None:
+        self.counts = Counts(bytes_in=bytes_in)
+        self.retired = False
+
+
+def test_a_leader_that_ends_during_the_pass_counts_once_whether_it_was_looked_at_or_not() -> None:
+    past, stays, looked_at, ends_before = Counts(bytes_in=1), Led(10), Led(100), Led(1000)
+    found = Standing()
+
+    def look_at(leader: Led) -> None:
+        served = SimpleNamespace(partitions=[leader], name=SimpleNamespace(kafka="t"), config=LogConfig())
+        found.look_at(served, leader.state, ME)  # type: ignore[arg-type]
+
+    def end(leader: Led) -> None:
+        past.add(leader.counts)
+        leader.retired = True
+
+    look_at(stays)
+    look_at(looked_at)
+    looked_at.counts = Counts(bytes_in=200)
+    for leader in (looked_at, ends_before):
+        end(leader)
+    found.add_past(past)
+    assert found.counts.bytes_in == 1 + 10 + 200 + 1000

@@ -140,6 +140,20 @@ async def test_the_isr_is_changed_by_the_leader_of_now(brokers: Brokers) -> None
         await open.close()
 
 
+async def test_a_leader_that_a_reassignment_brings_is_no_unclean_one(brokers: Brokers) -> None:
+    """It comes into the in-sync set, and leads, by one change."""
+    store, one = await brokers.join(1)
+    other_store, _ = await brokers.join(2)
+    await until(lambda: set(one.image.brokers) == {1, 2})
+    await make_topic(one, 1)
+    state = await one.controller.reassign(ORDERS, 0, (B2,))
+    state = await one.controller.change_isr(ORDERS, 0, [B2, B1], state.leader_epoch, state.partition_epoch)
+    assert (state.leader, state.isr, state.replicas) == (B2, (B2,), (B2,))
+    assert (one.controller.elections.count, one.controller.unclean_elections) == (1, 0)
+    for open in (store, other_store):
+        await open.close()
+
+
 async def test_partitions_change_at_the_same_time(brokers: Brokers) -> None:
     store, one = await brokers.join(1)
     await make_topic(one, 1, partitions=40)

@@ -85,6 +85,11 @@ def test_an_unknown_flag() -> None:
         load(None, {}, {"num.partition": "3"})
 
 
+def test_variables_that_tell_commands_where_a_cluster_is_are_no_near_misses() -> None:
+    told = {"CLUSTER": "here", "BOOTSTRAP": "b:9092", "HTTP": "h:8080", "SERVICE": "pulsar://p:6650"}
+    load(None, {f"ANABRANCH_{name}": value for name, value in told.items()}, {})
+
+
 def test_a_near_miss_in_the_environment_is_a_mistake_and_a_strangers_variable_is_not() -> None:
     with pytest.raises(InvalidConfig, match="ANABRANCH_NUM_PARTITION; did you mean NUM_PARTITIONS"):
         load(None, {"ANABRANCH_NUM_PARTITION": "3"}, {})

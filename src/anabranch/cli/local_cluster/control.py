@@ -19,6 +19,7 @@ from anabranch.cli.failure import CommandError
 from anabranch.cli.local_cluster.supervisor import Supervisor
 
 _SOCKET = "control.sock"
+_LAST_ANSWERS_S = 2.0
 
 
 class Control:
@@ -39,11 +40,12 @@ class Control:
             os.umask(before)
 
     async def close(self) -> None:
-        """Take nothing more; what was asked is answered."""
+        """Take nothing more; what was asked is answered, if that can be soon: all processes have ended."""
         self._server.close()
         with suppress(FileNotFoundError):
             os.unlink(_SOCKET)
-        await asyncio.gather(*self._answering)
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=_LAST_ANSWERS_S)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

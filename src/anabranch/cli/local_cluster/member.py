@@ -81,8 +81,10 @@ class Member:
         self._wanted.set()
 
     async def serving(self) -> None:
-        """Return once it serves.  Unavailable if it ended instead."""
+        """Return once it serves.  Unavailable if it ended instead, or is not wanted any more."""
         while self.state is not State.RUNNING:
+            if not self._wanted.is_set():
+                raise Unavailable(f"{self.planned.id} was told to end before it served")
             if self.state is State.WAITING:
                 raise Unavailable(
                     f"{self.planned.id} does not start; the end of {self.planned.log}:\n{self._tail()}"

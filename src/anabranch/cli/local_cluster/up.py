@@ -36,7 +36,7 @@ from anabranch.cli.local_cluster.plan import (
 from anabranch.cli.local_cluster.ports import FreePorts
 from anabranch.cli.local_cluster.supervisor import Supervisor
 from anabranch.cli.serving import announce, retract, stop_on_signal
-from anabranch.partition.folders import DataFolderLock
+from anabranch.partition.folders import LOCK, DataFolderLock
 from anabranch.partition.meta_properties import META_PROPERTIES
 from anabranch.server.config_file import load
 
@@ -58,11 +58,14 @@ def run_cluster(wanted: Wanted, started: float, *, detach: bool = False) -> int:
     try:
         lock = DataFolderLock(DirectDisk(), wanted.data)
     except AnabranchError as error:
-        raise CommandError(str(error)) from error
+        down = f"a cluster that runs there is stopped by: anabranch cluster down --data {wanted.data}"
+        raise CommandError(str(error), down) from error
+    said_before = os.path.getsize(said) if (said := wanted.data / SUPERVISOR_LOG).exists() else 0
     if detach and (pid := os.fork()):
         lock.release()
-        return _wait_for(pid, wanted.data)
+        return _wait_for(pid, wanted.data, said_before)
     if detach:
+        (wanted.data / LOCK).write_text(f"{os.getpid()}\n")  # the lock is ours now
         _leave_the_terminal(wanted.data / SUPERVISOR_LOG)
     _log_to(None if detach else wanted.data / SUPERVISOR_LOG)
     try:
@@ -160,8 +163,8 @@ def banner(addresses: dict[str, str], data: Path, how: str) -> str:
     )
 
 
-def _wait_for(pid: int, data: Path) -> int:
-    """Wait until the supervisor `pid` serves, and say so."""
+def _wait_for(pid: int, data: Path, said_before: int) -> int:
+    """Wait until the supervisor `pid` serves, and say so; or why not, as its log does after so many bytes."""
     while True:
         with suppress(OSError, ValueError):
             ready = json.loads((data / READY_FILE).read_bytes())
@@ -169,9 +172,17 @@ def _wait_for(pid: int, data: Path) -> int:
                 addresses = {name: ready[name] for name in _PROTOCOLS if name in ready}
                 print(banner(addresses, data.absolute(), f"serves, supervisor is process {pid}"), flush=True)
                 return 0
-        if os.waitpid(pid, os.WNOHANG) != (0, 0):
-            raise CommandError("the cluster did not start", f"{data / SUPERVISOR_LOG} says why")
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            raise _why_not((data / SUPERVISOR_LOG).read_bytes()[said_before:], data, status)
         time.sleep(_LOOK_S)
+
+
+def _why_not(said: bytes, data: Path, status: int) -> CommandError:
+    """Of the end of a supervisor in the background: what it said at last, as it would in the foreground."""
+    code = max(1, os.waitstatus_to_exitcode(status))
+    why = f"\n{said.decode(errors='replace')}".rpartition("\nanabranch: ")[2].rstrip()
+    return CommandError(f"the cluster did not start: {why}", f"more is in {data / SUPERVISOR_LOG}", code)
 
 
 def _leave_the_terminal(output: Path) -> None:
