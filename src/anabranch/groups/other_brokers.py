@@ -15,6 +15,7 @@ moment.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from random import Random
@@ -27,6 +28,8 @@ from anabranch.client.aio import AsyncClient
 from anabranch.client.destinations import Address
 from anabranch.client.requests import Request
 from anabranch.meta.image import NO_BROKER, ClusterImage
+
+log = logging.getLogger(__name__)
 
 FOR_CLIENTS = "for-clients"
 """How the name of a broker ends that asks on behalf of its own clients."""
@@ -101,6 +104,10 @@ class BrokerQueues(Generic[Q]):
                 await self._send(broker, asked)
             except AnabranchError as error:
                 refuse(asked, error)
+                await asyncio.sleep(backoff.next_s())
+            except Exception as error:  # a mistake, or nobody would be asked any more
+                log.exception("broker %d: could not be asked, tried again", broker)
+                refuse(asked, Unavailable(f"broker {broker} could not be asked: {error!r}"))
                 await asyncio.sleep(backoff.next_s())
             except BaseException:
                 refuse([*asked, *waiting], Unavailable("the broker stops"))

@@ -28,7 +28,7 @@ class Asked:
     def __init__(self, most: int = 10) -> None:
         self.requests: list[tuple[int, list[str]]] = []
         self.may_answer = asyncio.Event()
-        self.failure: Unavailable | None = None
+        self.failure: Exception | None = None
         self.queues: BrokerQueues[Question] = BrokerQueues(self._send, most, Random(1))
 
     async def _send(self, broker: BrokerId, questions: list[Question]) -> None:
@@ -75,6 +75,19 @@ async def test_what_fails_is_told_and_the_next_ones_are_asked() -> None:
     asked.failure = None
     (answered,) = asked.put(TWO, "b")
     assert await answered == "b"
+
+
+async def test_a_mistake_in_a_question_is_told_and_the_next_ones_are_asked() -> None:
+    asked = Asked()
+    asked.may_answer.set()
+    asked.failure = ValueError("no such code")
+    (lost,) = asked.put(TWO, "a")
+    with pytest.raises(Unavailable, match="no such code"):
+        await lost
+    asked.failure = None
+    (answered,) = asked.put(TWO, "b")
+    async with asyncio.timeout(5):
+        assert await answered == "b"
 
 
 async def test_nobody_waits_when_the_broker_stops() -> None:
