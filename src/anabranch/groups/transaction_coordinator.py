@@ -28,6 +28,7 @@ from anabranch.base.errors import (
     CoordinatorUnreadable,
     NotCoordinator,
     NotFound,
+    NotOwner,
     TransactionCoordinatorFenced,
     Unavailable,
     UnknownTopic,
@@ -175,7 +176,12 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each of `partitions` takes part in the transaction that the producer has open."""
-        shard = self._runtime.read(self.shard_of(transactional_id))
+        index = self.shard_of(transactional_id)
+        shard = self._runtime.read(index)
+        try:
+            self._led.partition(index).check_writable()  # else another may have ended it
+        except NotOwner as error:
+            raise NotCoordinator(str(error)) from error
         return transactions.verify(shard.transactions.get(transactional_id), producer, partitions)
 
     async def end(

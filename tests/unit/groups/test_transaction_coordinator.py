@@ -17,6 +17,7 @@ from anabranch.base.errors import (
     DiskFull,
     InvalidProducerEpoch,
     InvalidTransactionState,
+    NotCoordinator,
 )
 from anabranch.base.ids import LeaderEpoch, TopicName
 from anabranch.base.seldom import Seldom
@@ -27,6 +28,7 @@ from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.groups.transaction_markers import End
 from anabranch.groups.transaction_records import State, encode_key, encode_value
 from anabranch.groups.transactions import LAST_EPOCH
+from anabranch.meta.session import Session, SessionState
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended, Isolation
 from anabranch.records.control import Marker
@@ -449,6 +451,24 @@ async def test_who_is_elected_again_while_it_reads_reads_on(node: Transacting) -
     assert node.coordinator.all()[ID].state is State.PREPARE_COMMIT
     assert node.coordinator._unfinished == {(index, ID)}
     await asyncio.gather(ending, return_exceptions=True)
+
+
+async def test_a_coordinator_in_doubt_says_nothing_of_who_takes_part(node: Transacting) -> None:
+    """Another may have ended the transaction: a late batch would open one that nobody ends."""
+    Follower(node.host, 0)
+    session = Session(7)
+    node.host.replication.certainty.depend_on(session)
+    me = await node.introduce(ID)
+    await node.add(ID, me, OUT)
+    assert node.coordinator.verify(ID, me, [OUT]) == {OUT: ErrorCode.none}
+    session.become(SessionState.EXPIRED)
+    with pytest.raises(NotCoordinator):
+        node.coordinator.verify(ID, me, [OUT])
+    session.become(SessionState.CONNECTED, 8)
+    with pytest.raises(NotCoordinator):
+        node.coordinator.verify(ID, me, [OUT])
+    node.host.replication.certainty.image_read()
+    assert node.coordinator.verify(ID, me, [OUT]) == {OUT: ErrorCode.none}
 
 
 def _elect(node: Transacting, index: int) -> None:
