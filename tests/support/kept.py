@@ -60,7 +60,7 @@ class Kept:
         self.states = made.subscription_states(lambda: self._make(SUBSCRIPTION_TOPIC))
         seen = SubscribedGroups(self.states)
         self.groups = made.groups(lambda: self._make(OFFSETS_TOPIC), lambda: self.config, seen)
-        self.stored = StoredPositions(self.groups, self.states, HostTopics(host))
+        self.stored = StoredPositions(self.groups, self.states, HostTopics(host), host.has_entries)
         self.positions = Positions(self.stored, self.stored, self.bounds)
         seen.positions = self.positions
 

@@ -73,9 +73,11 @@ class SubscribedGroups:
         """Of the topics that are open, once there can be any."""
         self.ahead: Callable[[str, str, int], Cursor | None] = lambda group_id, topic, partition: None
 
-    def has(self, name: OffsetKey) -> bool:
+    def has(self, name: OffsetKey, metadata: str) -> bool:
         try:
             return self._states.has(name)
+        except NotCoordinator:
+            return metadata == OWN
         except _NOT_KNOWN:
             return True
 
@@ -113,10 +115,18 @@ class SubscribedGroups:
 class StoredPositions:
     """A `PositionStore` and `SnapshotStore`."""
 
-    def __init__(self, groups: GroupCoordinator, states: SubscriptionStates, topics: Topics) -> None:
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        states: SubscriptionStates,
+        topics: Topics,
+        has_entries: Callable[[str, int], bool],
+    ) -> None:
+        """`has_entries` tells whether Pulsar producers have written to a partition."""
         self._groups = groups
         self._states = states
         self._topics = topics
+        self._has_entries = has_entries
         self._held: dict[tuple[str, int], int] = {}  # where `hold` last was when all of it was safe
 
     # --- positions
@@ -167,11 +177,14 @@ class StoredPositions:
         """The least position of the partition's subscriptions: what is there from it on is not too old.
 
         None if it has none.  0, which holds everything, while they are not known.  One that is not safe yet
-        lets go of nothing: it may be lost.
+        lets go of nothing: it may be lost.  Where other brokers keep some, what Pulsar producers have written
+        is held; the rest is not, or the first subscription would end all retention in the cluster.
         """
         place = (topic, partition)
         try:
-            subscriptions = list(self._states.known_of_topic(topic, partition))
+            if not self._states.is_all_here and self._has_entries(topic, partition):
+                return 0
+            subscriptions = list(self._states.here_of_topic(topic, partition))
             positions = [
                 committed.offset
                 for subscription in subscriptions
@@ -301,7 +314,7 @@ def positions(
         for topic in change.deleted:
             made.topic_deleted(topic.name.kafka)
 
-    stored = StoredPositions(groups, states, GroupTopics(lambda: cluster.image))
+    stored = StoredPositions(groups, states, GroupTopics(lambda: cluster.image), host.has_entries)
     made = Positions(stored, stored, bounds)
     seen.positions = made
     seen.ahead = stored.ahead

@@ -8,6 +8,7 @@ from anabranch.base.errors import (
     Fenced,
     Invalid,
     NotCoordinator,
+    NotEnoughReplicas,
     TimedOut,
     UnknownTopic,
 )
@@ -18,7 +19,7 @@ def refusal(error: Exception) -> Exception:
     """What a client is told that could not be served for `error`: as Kafka's coordinators tell it."""
     if isinstance(error, Invalid | Fenced):
         return error
-    if isinstance(error, UnknownTopic | TimedOut):
+    if isinstance(error, UnknownTopic | TimedOut | NotEnoughReplicas):
         return CoordinatorNotAvailable(str(error))
     return NotCoordinator(str(error))
 

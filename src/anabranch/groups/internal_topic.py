@@ -69,11 +69,7 @@ class InternalTopic(Generic[S]):
 
     def in_use(self) -> list[int]:
         """The partitions led here that somebody has written to or asked for: the others stay closed."""
-        return [
-            index
-            for index in self._indexes()
-            if self._partitions.is_led(index) and not self._partitions.is_unwritten(index)
-        ]
+        return [index for index in self._partitions.led if not self._partitions.is_unwritten(index)]
 
     def _indexes(self) -> range:
         topic = self._topics.by_name(self.name)
@@ -98,6 +94,15 @@ class InternalTopic(Generic[S]):
         """Every shard that something was written to; raises as `find` if one is not here."""
         shards = [self.find(index) for index in self._indexes()]
         return [shard for shard in shards if shard is not None]
+
+    def here(self) -> list[S]:
+        """Every shard that something was written to and that this broker leads; raises as `find`."""
+        shards = [self.find(index) for index in self.in_use()]
+        return [shard for shard in shards if shard is not None]
+
+    @property
+    def is_all_here(self) -> bool:
+        return len(self._partitions.led) == len(self._indexes())
 
     async def load_all(self, what: str) -> None:
         """Read the shards that have something to read, so that nobody has to wait for them later."""

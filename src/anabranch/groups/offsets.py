@@ -233,7 +233,10 @@ class CommittedOffsets:
     def has_subscription(self, group_id: str) -> bool:
         """Whether an offset of the group is the position of a Pulsar subscription."""
         has = self._around.subscriptions.has
-        return any(has(OffsetKey(group_id, topic, index)) for topic, index, _ in self.committed(group_id))
+        return any(
+            has(OffsetKey(group_id, topic, index), committed.metadata)
+            for topic, index, committed in self.committed(group_id)
+        )
 
     def is_subscriptions(self, group_id: str, topic: str) -> bool:
         """Whether consumers of the subscription of that name are attached: nobody else commits then."""
@@ -283,7 +286,7 @@ class CommittedOffsets:
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
         names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]
-        in_use = group.is_subscribed_to(topic.name) or any(map(self._around.subscriptions.has, names))
+        in_use = group.is_subscribed_to(topic.name) or any(map(self._is_position, names))
         code = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
         if not in_use:
             effects.records.extend(
@@ -291,6 +294,10 @@ class CommittedOffsets:
             )
         answers = [{"partition_index": index, "error_code": code} for index in topic.partitions]
         return {"name": topic.name, "partitions": answers}
+
+    def _is_position(self, name: OffsetKey) -> bool:
+        committed = self._find(name)
+        return self._around.subscriptions.has(name, "" if committed is None else committed.metadata)
 
     def _expire(self, group: Group, retention_ms: int, now_ms: int, effects: Effects) -> None:
         """Tombstones for the group's offsets that are too old, and for the group if nothing holds it."""
@@ -303,7 +310,7 @@ class CommittedOffsets:
                     in_use
                     or name in self._pending
                     or not _is_old(group, offset, retention_ms, now_ms)
-                    or self._around.subscriptions.has(name)
+                    or self._around.subscriptions.has(name, offset.metadata)
                 ):
                     kept += 1
                 else:

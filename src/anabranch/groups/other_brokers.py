@@ -10,13 +10,16 @@ Leaders are those of the image, which is what other brokers go by, too.  Whoever
 any more says so, and the image will have it soon.
 
 A queue has one request on its way; what comes meanwhile goes out together with the next.  So there are as
-many requests as the other broker answers, however many ask.  After one that failed the queue pauses for a
-moment.
+many requests as the other broker answers, however many ask.  One that takes long, since something in it waits
+for its replicas, has the next go out beside it, a few at most: what these ask for is done meanwhile, though
+answers keep the order of requests.  After one that failed the queue pauses for a moment.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -28,9 +31,13 @@ from anabranch.client.destinations import Address
 from anabranch.client.requests import Request
 from anabranch.meta.image import NO_BROKER, ClusterImage
 
+log = logging.getLogger(__name__)
+
 FOR_CLIENTS = "for-clients"
 """How the name of a broker ends that asks on behalf of its own clients."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+_SLOW_S = 0.25  # after which the next request goes out beside the one that is on its way
+_MOST_AT_ONCE = 8
 
 
 class OtherBrokers:
@@ -75,6 +82,15 @@ class Question(Protocol):
 Q = TypeVar("Q", bound=Question)
 
 
+class _Queue(Generic[Q]):
+    """What a broker is to be asked, and the requests that are on their way to it."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Q] = deque()
+        self.sending: dict[asyncio.Task[bool], None] = {}
+        self.working: asyncio.Task[None] | None = None
+
+
 class BrokerQueues(Generic[Q]):
     def __init__(
         self, send: Callable[[BrokerId, list[Q]], Awaitable[None]], most: int, random: Random
@@ -83,37 +99,66 @@ class BrokerQueues(Generic[Q]):
         self._send = send
         self._most = most
         self._random = random
-        self._waiting: dict[BrokerId, deque[Q]] = {}
-        self._working: dict[BrokerId, asyncio.Task[None]] = {}
+        self._queues: dict[BrokerId, _Queue[Q]] = {}
 
     def put(self, broker: BrokerId, question: Q) -> None:
-        waiting = self._waiting.get(broker)
-        if waiting is None:
-            waiting = self._waiting[broker] = deque()
-            self._working[broker] = asyncio.ensure_future(self._work(broker, waiting))
-        waiting.append(question)
+        queue = self._queues.get(broker)
+        if queue is None:
+            queue = self._queues[broker] = _Queue()
+        queue.waiting.append(question)
+        if queue.working is None:
+            queue.working = asyncio.ensure_future(self._work(broker, queue))
 
-    async def _work(self, broker: BrokerId, waiting: deque[Q]) -> None:
+    async def _work(self, broker: BrokerId, queue: _Queue[Q]) -> None:
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._random)
+        waiting = queue.waiting
         while waiting:
             asked = [waiting.popleft() for _ in range(min(len(waiting), self._most))]
-            try:
-                await self._send(broker, asked)
-            except AnabranchError as error:
-                refuse(asked, error)
-                await asyncio.sleep(backoff.next_s())
-            except BaseException:
-                refuse([*asked, *waiting], Unavailable("the broker stops"))
-                raise
-            else:
-                backoff.reset()
-        del self._waiting[broker], self._working[broker]
+            sending = asyncio.ensure_future(self._ask(broker, asked))
+            queue.sending[sending] = None
+            sending.add_done_callback(partial(self._sent, broker, queue, asked))
+            await asyncio.wait((sending,), timeout=_SLOW_S)
+            if sending.done():
+                if sending.result():
+                    backoff.reset()
+                else:
+                    await asyncio.sleep(backoff.next_s())
+            elif len(queue.sending) >= _MOST_AT_ONCE:
+                await asyncio.wait(queue.sending, return_when=asyncio.FIRST_COMPLETED)
+        queue.working = None
+        self._maybe_forget(broker, queue)
+
+    async def _ask(self, broker: BrokerId, asked: list[Q]) -> bool:
+        """Whether there was an answer."""
+        try:
+            await self._send(broker, asked)
+        except AnabranchError as error:
+            refuse(asked, error)
+        except Exception as error:  # a mistake, or nobody would be asked any more
+            log.exception("broker %d: could not be asked, tried again", broker)
+            refuse(asked, Unavailable(f"broker {broker} could not be asked: {error!r}"))
+        else:
+            return True
+        return False
+
+    def _sent(
+        self, broker: BrokerId, queue: _Queue[Q], asked: list[Q], sending: "asyncio.Task[bool]"
+    ) -> None:
+        if sending.cancelled():
+            refuse(asked, Unavailable("the broker stops"))
+        del queue.sending[sending]
+        self._maybe_forget(broker, queue)
+
+    def _maybe_forget(self, broker: BrokerId, queue: _Queue[Q]) -> None:
+        if queue.working is None and not queue.sending:
+            self._queues.pop(broker, None)
 
     def close(self) -> None:
-        for working in self._working.values():
-            working.cancel()
-        for waiting in self._waiting.values():
-            refuse(waiting, Unavailable("the broker stops"))
+        for queue in self._queues.values():
+            for task in (queue.working, *queue.sending):
+                if task is not None:
+                    task.cancel()
+            refuse(queue.waiting, Unavailable("the broker stops"))
 
 
 def unambiguous(asked: Sequence[Q], known_by: Callable[[Q], tuple[Hashable, Hashable]]) -> Iterator[list[Q]]:

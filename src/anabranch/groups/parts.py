@@ -64,10 +64,11 @@ class Topics(Protocol):
 class Subscriptions(Protocol):
     """Pulsar's durable subscriptions, each the group of its name; passed in for the same reason."""
 
-    def has(self, name: OffsetKey) -> bool:
+    def has(self, name: OffsetKey, metadata: str) -> bool:
         """Whether the offset is a subscription's position, which nothing but its end removes.
 
-        True also while that is not known yet.
+        True also while that is not known yet; where another broker knows, what was committed last tells, by
+        its `metadata`.
         """
 
     def is_attached(self, group_id: str, topic: str) -> bool:
@@ -83,7 +84,7 @@ class Subscriptions(Protocol):
 class NoSubscriptions:
     """Of a broker that only Kafka's clients use."""
 
-    def has(self, name: OffsetKey) -> bool:
+    def has(self, name: OffsetKey, metadata: str) -> bool:
         return False
 
     def is_attached(self, group_id: str, topic: str) -> bool:

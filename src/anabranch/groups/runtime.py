@@ -121,6 +121,7 @@ class Runtime(Generic[S]):
         self._partitions = partitions
         self._served: dict[int, _Served[S]] = {}
         self._unreadable = UnreadableShards(clock, partitions.name_of)
+        self._reading = asyncio.Lock()
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -280,8 +281,9 @@ class Runtime(Generic[S]):
         try:
             offset = partition.log_start
             while offset < partition.log_end:  # markers of transactions come in meanwhile
-                offset = replay_from(partition, served.shard, offset)
-                await asyncio.sleep(0)
+                async with self._reading:  # of many shards one at a time has a turn of the loop
+                    offset = replay_from(partition, served.shard, offset)
+                    await asyncio.sleep(0)
                 if offset >= partition.log_end and (unsafe := partition.acknowledgement(offset)):
                     await unsafe
             self._loaded(index, served)

@@ -152,6 +152,19 @@ class SubscriptionStates:
             for group_id, state in shard.of_topic(topic, partition)
         }
 
+    @property
+    def is_all_here(self) -> bool:
+        """Whether no other broker keeps any."""
+        return self._topic.is_all_here
+
+    def here_of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
+        """Those subscriptions of a partition that this broker keeps.  Raises CoordinatorLoading as `has`."""
+        return {
+            group_id: state
+            for shard in self._topic.here()
+            for group_id, state in shard.of_topic(topic, partition)
+        }
+
     def has(self, name: OffsetKey) -> bool:
         """Whether there is such a subscription.  NotCoordinator or CoordinatorLoading if it is not here."""
         return self.find(name) is not None

@@ -28,6 +28,7 @@ from anabranch.base.errors import (
     CoordinatorUnreadable,
     NotCoordinator,
     NotFound,
+    NotOwner,
     TransactionCoordinatorFenced,
     Unavailable,
     UnknownTopic,
@@ -38,7 +39,7 @@ from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer, Effects, Producer, Token
 from anabranch.groups.internal_topic import make_topic
 from anabranch.groups.marker_queues import TIMEOUT_S
-from anabranch.groups.runtime import Begun, Runtime
+from anabranch.groups.runtime import Begun, Decide, Runtime
 from anabranch.groups.transaction_config import TransactionConfig
 from anabranch.groups.transaction_markers import Markers, Writing, end_of, outcomes
 from anabranch.groups.transaction_records import NO_PRODUCER_ID, TopicPartition, Transaction
@@ -52,6 +53,7 @@ _trouble = Seldom(log, 10.0)
 STATE_TOPIC = "__transaction_state"
 _RETRY_S = 0.1
 _TOLD_AFTER_S = 1.0  # an end whose markers are not acknowledged by then is completed beside the requests
+_LOADED_S = 5.0  # how long to wait at a start for shards to be read, before those that are there are served
 _EXPIRED_A_BATCH = 1000
 _AT_ONCE = 64  # transactions that are completed at the same time
 
@@ -174,7 +176,12 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each of `partitions` takes part in the transaction that the producer has open."""
-        shard = self._runtime.read(self.shard_of(transactional_id))
+        index = self.shard_of(transactional_id)
+        shard = self._runtime.read(index)
+        try:
+            self._led.partition(index).check_writable()  # else another may have ended it
+        except NotOwner as error:
+            raise NotCoordinator(str(error)) from error
         return transactions.verify(shard.transactions.get(transactional_id), producer, partitions)
 
     async def end(
@@ -238,7 +245,14 @@ class TransactionCoordinator:
 
     async def run(self) -> None:
         """Finish what a kill left unfinished, then look after time-outs for as long as the node lives."""
-        await self._load_all()
+        loading = asyncio.ensure_future(self._load_all())
+        try:  # one may wait for its replicas, and is not to hold up the others
+            await asyncio.wait((loading,), timeout=_LOADED_S)
+            await self._go_on()
+        finally:
+            loading.cancel()
+
+    async def _go_on(self) -> None:
         next_expiry = self._clock.monotonic() + self._config().expiration_check_interval_ms / 1000
         next_abort = self._clock.monotonic()
         while True:
@@ -246,7 +260,7 @@ class TransactionCoordinator:
             if now >= next_abort:
                 next_abort = now + self._config().abort_check_interval_ms / 1000
                 for index in sorted(self._unread):
-                    await self._load(index)
+                    self._begin_to_load(index)
                 await self._each_shard(self._look_after)
             if now >= next_expiry:
                 next_expiry = now + self._config().expiration_check_interval_ms / 1000
@@ -272,13 +286,19 @@ class TransactionCoordinator:
             self._loaded.set()
             return
         for index in range(count):
-            if self._led.is_led(index) and not self._led.is_unwritten(index):
-                await self._load(index)
+            if self._led.is_led(index):
+                self.elected(index)
+        while self._elected:
+            await asyncio.wait(self._elected.values())
         self._loaded.set()
 
     def elected(self, index: int) -> None:
         """This broker leads partition `index` of the topic from now on."""
-        if index not in self._elected and not self._led.is_unwritten(index):
+        if not self._led.is_unwritten(index):
+            self._begin_to_load(index)
+
+    def _begin_to_load(self, index: int) -> None:
+        if index not in self._elected:
             loading = self._elected[index] = asyncio.ensure_future(self._load(index))
             loading.add_done_callback(lambda _: self._elected.pop(index, None))
 
@@ -317,8 +337,8 @@ class TransactionCoordinator:
 
     async def _fence(self, index: int, transactional_id: str, most_s: float = _TOLD_AFTER_S) -> None:
         new_id = await self._maybe_new_id(index, transactional_id)
-        await self._runtime.submit(
-            index, lambda shard, token, now_ms: shard.fence(token, transactional_id, new_id, now_ms)
+        await self._submit_within(
+            most_s, index, lambda shard, token, now_ms: shard.fence(token, transactional_id, new_id, now_ms)
         )
         await self._finish(index, transactional_id, most_s)
 
@@ -388,14 +408,25 @@ class TransactionCoordinator:
                 raise error
         if not await self.markers.write_all(prepared, writing, most_s):
             return False
-        await self._runtime.submit(
-            index, lambda shard, token, now_ms: shard.complete(token, transactional_id, prepared, now_ms)
+        # Should this be lost, the next leader finds the transaction prepared.
+        await self._submit_within(
+            most_s,
+            index,
+            lambda shard, token, now_ms: shard.complete(token, transactional_id, prepared, now_ms),
         )
         return True
 
+    async def _submit_within(self, most_s: float, index: int, decide: Decide[TransactionShard]) -> None:
+        """Have it decided and written; not acknowledged, if that takes longer."""
+        deciding = self._runtime.submit_now(index, decide)
+        if not deciding.done():
+            await asyncio.wait((deciding,), timeout=most_s)
+        if deciding.done():
+            deciding.result()
+
     async def _maybe_new_id(self, index: int, transactional_id: str) -> int:
         """A producer id, if the next step may need one."""
-        shard = await self._runtime.load(index)
+        shard = await self._runtime.look(index)
         if not transactions.needs_producer_id(shard.transactions.get(transactional_id)):
             return NO_PRODUCER_ID
         try:

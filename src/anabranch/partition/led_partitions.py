@@ -1,6 +1,9 @@
 """The partitions of one topic as far as this broker leads them: what the shards of a coordinator are on."""
 
+from collections.abc import Sequence
+
 from anabranch.base.errors import NotOwner, UnknownTopic
+from anabranch.meta.image import TopicImage
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.partition import Partition
 
@@ -10,6 +13,7 @@ class LedPartitions:
         self._host = host
         self._topic = topic
         self._unwritten: dict[int, int] = {}  # partitions that were, and the epoch in which they were led
+        self._led: tuple[TopicImage | None, Sequence[int]] = (None, ())  # what was found in which image
 
     def name_of(self, index: int) -> str:
         return f"{self._topic}-{index}"
@@ -22,6 +26,19 @@ class LedPartitions:
     def partition(self, index: int) -> Partition:
         """NotOwner if another broker leads it, UnknownTopic if it does not exist."""
         return self._host.partition(self._topic, index)
+
+    @property
+    def led(self) -> Sequence[int]:
+        """Those that this broker leads, of which there are none if there is no such topic.
+
+        May be asked often: they are looked for once in an image.
+        """
+        topic = self._host.find(self._topic)
+        if topic is None:
+            return ()
+        if self._led[0] is not topic.image:
+            self._led = topic.image, [index for index in range(self.count) if self.is_led(index)]
+        return self._led[1]
 
     def is_led(self, index: int) -> bool:
         try:

@@ -226,13 +226,13 @@ class Partition:
 
     def _check_open(self, acks: int) -> None:
         """Refuse what is written to who leads no more or may not, to what has ended, or in vain."""
-        self._check_writable()
+        self.check_writable()
         if self._is_ended:
             raise PolicyViolation("the topic is terminated: it takes no more messages")
         if acks == ALL:
             self._check_replicas()
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
         """Refuse what another leader should get; that it is in doubt clients take for that, and ask again."""
         self.check_leads()
         if self._certainty is not None and not self._certainty.holds:
@@ -263,7 +263,7 @@ class Partition:
         self, entries: Sequence[NewEntry], producer: tuple[int, int] | None = None
     ) -> AppendedEntries:
         """Store what a Pulsar producer sent, in one go; `producer`, by id and epoch, if in a transaction."""
-        self._check_writable()
+        self.check_writable()
         self._check_replicas()
         if producer is not None:
             self.log.producers.check_producer(*producer)
@@ -281,7 +281,7 @@ class Partition:
     def append_own(self, batch: memoryview) -> Appended:
         """Store a batch that a coordinator of this broker made.  Its producer, if any, does not number it."""
         header = read_header(batch)
-        self._check_writable()
+        self.check_writable()
         self._check_replicas()
         if len(batch) > self.log.config.max_message_bytes:
             raise TooLarge(
@@ -295,7 +295,7 @@ class Partition:
         self, producer_id: int, producer_epoch: int, marker: Marker, *, strict: bool = False
     ) -> Appended:
         """Store the marker that ends a transaction; if `strict`, not one open in the marker's own epoch."""
-        self._check_writable()
+        self.check_writable()
         self.log.producers.check_end(producer_id, producer_epoch, marker.coordinator_epoch, strict=strict)
         batch = memoryview(
             marker_batch(

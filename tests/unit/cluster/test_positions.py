@@ -12,11 +12,13 @@ from anabranch.groups.config import GroupConfig
 from anabranch.groups.deletion import delete_group
 from anabranch.groups.group import GroupKind
 from anabranch.groups.offsets import TopicPartitions
-from anabranch.groups.records import OffsetKey
+from anabranch.groups.records import OffsetKey, write_offset_key
+from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC
 from anabranch.subscriptions import flushing
 from anabranch.subscriptions.cursor import CHUNK
 from anabranch.subscriptions.durable import CursorName, GroupInUse, SubscriptionGone
 from anabranch.wire.kafka.schema import ErrorCode
+from tests.support.images import led_by, partition_image
 from tests.support.kept import Kept, until
 
 
@@ -437,6 +439,59 @@ async def test_the_slowest_subscription_holds_the_log(kept: Kept) -> None:
     slow.cursor.ack_up_to(70)
     await kept.positions.save(slow)
     assert kept.stored.hold("orders", 0) == 50
+
+
+# --- on several brokers
+
+
+async def shards_elsewhere(kept: Kept) -> None:
+    """Somebody has used Pulsar's protocol once, and another broker leads a part of what is kept of that."""
+    await kept.stored.write_snapshot("orders", 0, b"")
+    topic = kept.host.topic(SUBSCRIPTION_TOPIC)
+    image = topic.image
+    for index in range(len(topic.partitions)):
+        image = led_by(image, index, partition_image(index, leader=2, epoch=1, replicas=(1, 2)))
+    kept.host.change_topic(image)
+
+
+async def test_what_only_kafkas_clients_use_is_kept_no_longer_for_subscriptions_elsewhere(kept: Kept) -> None:
+    assert kept.stored.hold("orders", 0) is None
+    await shards_elsewhere(kept)
+    assert kept.stored.hold("orders", 0) is None
+    kept.host.partition("orders", 0).log.mark_entries()
+    assert kept.stored.hold("orders", 0) == 0, "how far its subscriptions are is known elsewhere"
+    kept.host._close(kept.host.topic("orders"), 0)
+    assert (kept.stored.hold("orders", 0), kept.stored.hold("orders", 1)) == (0, None)
+
+
+async def test_groups_of_kafkas_clients_go_though_subscriptions_are_kept_elsewhere(kept: Kept) -> None:
+    await kept.create("s", at=3)
+    for group_id in ("old", "gone", "left"):
+        await kept.kafka_commits(group_id, 5)
+    await shards_elsewhere(kept)
+    for group_id, code in (("gone", ErrorCode.none), ("s", ErrorCode.non_empty_group)):
+        answer = await kept.groups.submit(
+            group_id,
+            lambda shard, token, now_ms, id=group_id: delete_group(shard.groups, shard.offsets, id, token),  # type: ignore[misc]
+        )
+        assert answer["error_code"] == code
+    for group_id, code in (("left", ErrorCode.none), ("s", ErrorCode.group_subscribed_to_topic)):
+        answer = await kept.groups.submit(
+            group_id,
+            lambda shard, token, now_ms, id=group_id: shard.offsets.delete(  # type: ignore[misc]
+                id, [TopicPartitions("orders", None, [0])], token, now_ms
+            ),
+        )
+        assert answer["topics"][0]["partitions"][0]["error_code"] == code
+    kept.clock.advance(3_600_000)
+    shards = {id(shard): shard for group_id in ("s", "old") if (shard := await kept.groups.look(group_id))}
+    expired = [
+        record.key
+        for shard in shards.values()
+        for record in shard.offsets.timeout(("offsets", "expire"), kept.clock.now_ms()).records
+    ]
+    assert any(b"old" in key for key in expired)
+    assert not any(key.startswith(write_offset_key(OffsetKey("s", "orders", 0))) for key in expired)
 
 
 # --- snapshots

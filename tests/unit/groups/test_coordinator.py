@@ -21,7 +21,7 @@ from anabranch.base.errors import (
 )
 from anabranch.base.ids import TopicName
 from anabranch.base.seldom import Seldom
-from anabranch.groups import runtime
+from anabranch.groups import replaying, runtime
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.consumer_requests import Heartbeat
@@ -162,6 +162,36 @@ async def test_whoever_asks_while_a_shard_is_read_waits_for_it(tmp_path: Path) -
     async with coordinated(tmp_path) as broker:
         answers = await asyncio.gather(*(broker.fetch(f"group-{number}") for number in range(50)))
         assert answers == list(range(50))
+
+
+async def test_shards_that_are_read_take_turns_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is gone leaves many to the others: each part takes long, and clients are to be heard."""
+    groups = [f"group-{number}" for number in range(PARTITIONS * 4)]
+    async with coordinated(tmp_path) as broker:
+        for group_id in groups:
+            for offset in range(5):
+                await broker.commit(group_id, offset)
+    read = turns = most = 0
+    replay_from = runtime.replay_from
+
+    def counted(*args: Any) -> int:
+        nonlocal read
+        read += 1
+        return replay_from(*args)
+
+    monkeypatch.setattr(replaying, "_READ_BYTES", 100)
+    monkeypatch.setattr(runtime, "replay_from", counted)
+    async with coordinated(tmp_path) as broker:
+        looking = [asyncio.ensure_future(broker.groups.look(group_id)) for group_id in groups]
+        while not all(one.done() for one in looking):
+            before = read
+            await asyncio.sleep(0)
+            turns, most = turns + 1, max(most, read - before)
+    assert read > 3 * PARTITIONS
+    assert most == 1
+    assert turns < 4 * read
 
 
 async def test_whoever_cannot_wait_is_answered_at_once_or_told(tmp_path: Path) -> None:

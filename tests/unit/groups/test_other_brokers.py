@@ -8,7 +8,9 @@ import pytest
 
 from anabranch.base.errors import Unavailable
 from anabranch.base.ids import BrokerId
+from anabranch.groups import other_brokers
 from anabranch.groups.other_brokers import BrokerQueues, unambiguous
+from tests.support.waiting import until
 
 TWO, THREE = BrokerId(2), BrokerId(3)
 
@@ -28,7 +30,7 @@ class Asked:
     def __init__(self, most: int = 10) -> None:
         self.requests: list[tuple[int, list[str]]] = []
         self.may_answer = asyncio.Event()
-        self.failure: Unavailable | None = None
+        self.failure: Exception | None = None
         self.queues: BrokerQueues[Question] = BrokerQueues(self._send, most, Random(1))
 
     async def _send(self, broker: BrokerId, questions: list[Question]) -> None:
@@ -51,7 +53,7 @@ async def test_what_comes_meanwhile_shares_the_next_request() -> None:
     first = asked.put(TWO, "a")
     await asyncio.sleep(0)
     rest = asked.put(TWO, "b", "c") + asked.put(THREE, "d")
-    await asyncio.sleep(0)
+    await until(lambda: len(asked.requests) == 2)
     assert asked.requests == [(2, ["a"]), (3, ["d"])]
     asked.may_answer.set()
     assert await asyncio.gather(*first, *rest) == ["a", "b", "c", "d"]
@@ -75,6 +77,38 @@ async def test_what_fails_is_told_and_the_next_ones_are_asked() -> None:
     asked.failure = None
     (answered,) = asked.put(TWO, "b")
     assert await answered == "b"
+
+
+async def test_a_mistake_in_a_question_is_told_and_the_next_ones_are_asked() -> None:
+    asked = Asked()
+    asked.may_answer.set()
+    asked.failure = ValueError("no such code")
+    (lost,) = asked.put(TWO, "a")
+    with pytest.raises(Unavailable, match="no such code"):
+        await lost
+    asked.failure = None
+    (answered,) = asked.put(TWO, "b")
+    async with asyncio.timeout(5):
+        assert await answered == "b"
+
+
+async def test_a_request_that_takes_long_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One partition that waits for its replicas would keep the markers of all transactions."""
+    monkeypatch.setattr(other_brokers, "_SLOW_S", 0.01)
+    asked = Asked()
+    late = asked.put(TWO, "late")
+    await asyncio.sleep(0)
+    quick = asked.put(TWO, "a", "b")
+    async with asyncio.timeout(5):
+        await until(lambda: len(asked.requests) == 2)
+    assert asked.requests == [(2, ["late"]), (2, ["a", "b"])]
+    for number in range(20):
+        late += asked.put(TWO, f"late-{number}")
+        await asyncio.sleep(0.02)
+    assert len(asked.requests) == other_brokers._MOST_AT_ONCE, "but not ever more of them"
+    asked.may_answer.set()
+    await asyncio.gather(*late, *quick)
+    await until(lambda: not asked.queues._queues, "something is left of it")
 
 
 async def test_nobody_waits_when_the_broker_stops() -> None:

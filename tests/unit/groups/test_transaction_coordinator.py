@@ -12,20 +12,23 @@ import pytest
 from msgspec.structs import replace
 
 from anabranch.base.errors import (
+    CoordinatorLoading,
     CoordinatorUnreadable,
     DiskFull,
     InvalidProducerEpoch,
     InvalidTransactionState,
+    NotCoordinator,
 )
 from anabranch.base.ids import LeaderEpoch, TopicName
 from anabranch.base.seldom import Seldom
+from anabranch.groups import runtime, transaction_shard
 from anabranch.groups import transaction_coordinator as module
-from anabranch.groups import transaction_shard
 from anabranch.groups.effects import Producer
 from anabranch.groups.transaction_coordinator import STATE_TOPIC
 from anabranch.groups.transaction_markers import End
 from anabranch.groups.transaction_records import State, encode_key, encode_value
 from anabranch.groups.transactions import LAST_EPOCH
+from anabranch.meta.session import Session, SessionState
 from anabranch.partition.partition import Partition
 from anabranch.partition.partition_log import Appended, Isolation
 from anabranch.records.control import Marker
@@ -448,6 +451,119 @@ async def test_who_is_elected_again_while_it_reads_reads_on(node: Transacting) -
     assert node.coordinator.all()[ID].state is State.PREPARE_COMMIT
     assert node.coordinator._unfinished == {(index, ID)}
     await asyncio.gather(ending, return_exceptions=True)
+
+
+async def test_a_coordinator_in_doubt_says_nothing_of_who_takes_part(node: Transacting) -> None:
+    """Another may have ended the transaction: a late batch would open one that nobody ends."""
+    Follower(node.host, 0)
+    session = Session(7)
+    node.host.replication.certainty.depend_on(session)
+    me = await node.introduce(ID)
+    await node.add(ID, me, OUT)
+    assert node.coordinator.verify(ID, me, [OUT]) == {OUT: ErrorCode.none}
+    session.become(SessionState.EXPIRED)
+    with pytest.raises(NotCoordinator):
+        node.coordinator.verify(ID, me, [OUT])
+    session.become(SessionState.CONNECTED, 8)
+    with pytest.raises(NotCoordinator):
+        node.coordinator.verify(ID, me, [OUT])
+    node.host.replication.certainty.image_read()
+    assert node.coordinator.verify(ID, me, [OUT]) == {OUT: ErrorCode.none}
+
+
+def _elect(node: Transacting, index: int) -> None:
+    """A leader that does not know yet how much of its log is safe."""
+    topic = node.host.topic(STATE_TOPIC)
+    state = replace(topic.image.partitions[index], leader_epoch=LeaderEpoch(1), partition_epoch=1)
+    node.host.change_topic(led_by(topic.image, index, state))
+    node.host.replica_of(topic, index)._high_watermark = 0
+
+
+@pytest.mark.parametrize("version", [0, 2])
+async def test_nobody_waits_for_a_shard_whose_replicas_are_away(
+    node: Transacting, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr(runtime, "_PATIENCE_S", 0.05)
+    follower = Follower(node.host, 0)
+    me = await node.introduce(ID)
+    await node.write(ID, me, OUT, "a", version=version)
+    follower.is_holding = True
+    _elect(node, node.coordinator.shard_of(ID))
+    async with asyncio.timeout(5):
+        with pytest.raises(CoordinatorLoading):
+            await node.introduce(ID)
+        with pytest.raises(CoordinatorLoading):
+            await node.end(ID, me, commit=True, version=version)
+    follower.is_holding = False
+    follower.release()
+    await node.end(ID, me, commit=True, version=version)
+    assert node.committed(*OUT) == ["a"]
+
+
+async def test_run_waits_for_no_shard_that_cannot_be_read_yet(
+    node: Transacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOADED_S", 0.01)
+    follower = Follower(node.host, 0)
+    waits, goes_on = "a", next(id for id in "bcdefgh" if node.coordinator.shard_of(id) != 1)
+    producers = {id: await node.introduce(id) for id in (waits, goes_on)}
+    for id, me in producers.items():
+        await node.write(id, me, OUT, id)
+    follower.is_holding = True
+    for index in (0, 1):
+        _elect(node, index)
+    running = asyncio.create_task(node.coordinator.run())
+    await asyncio.sleep(0)
+    follower.release(partition=node.host.partition(STATE_TOPIC, 0))
+    await until(lambda: len(node.coordinator.known()) == 1)
+    ending = asyncio.create_task(node.end(goes_on, producers[goes_on], commit=True))
+    await asyncio.sleep(0.01)
+    ending.cancel()  # who asked is gone: it is for `run` to finish
+    await asyncio.wait([ending])
+    waiting = node.host.partition(STATE_TOPIC, 1)
+
+    def is_complete() -> bool:
+        for partition, _ in follower.waiting:
+            if partition is not waiting:
+                follower.release(partition=partition)
+        return _state(node, goes_on) is State.COMPLETE_COMMIT
+
+    async with asyncio.timeout(10):
+        await until(is_complete)
+    with pytest.raises(CoordinatorLoading):
+        node.coordinator.all()
+    follower.release()
+    await until(lambda: node.coordinator._loaded.is_set())
+    assert node.coordinator.all()[waits].state is State.ONGOING
+    running.cancel()
+
+
+async def test_run_waits_for_no_acknowledgement_of_what_is_complete(node: Transacting) -> None:
+    """Another leader would find it prepared, and complete it as well."""
+    follower = Follower(node.host, 0)
+    shards = {1: "a", 0: next(id for id in "bcdefgh" if node.coordinator.shard_of(id) != 1)}
+    assert node.coordinator.shard_of("a") == 1
+    producers = {id: await node.introduce(id) for id in shards.values()}
+    for id, me in producers.items():
+        await node.write(id, me, OUT, id)
+    follower.is_holding = True
+    running = asyncio.create_task(node.coordinator.run())
+    for index, id in shards.items():
+        ending = asyncio.create_task(node.end(id, producers[id], commit=True))
+        await asyncio.sleep(0.01)
+        ending.cancel()  # its client is gone: it is for `run` to finish
+        await asyncio.wait([ending])
+        follower.release(partition=node.host.partition(STATE_TOPIC, index))
+
+        def is_complete(id: str = id) -> bool:
+            follower.release(partition=node.host.partition(*OUT))
+            return _state(node, id) is State.COMPLETE_COMMIT
+
+        async with asyncio.timeout(5):
+            await until(is_complete)
+    assert len(follower.waiting) == 2, "that they are complete is acknowledged by nobody"
+    follower.release()
+    running.cancel()
 
 
 def _state(node: Transacting, transactional_id: str) -> State:

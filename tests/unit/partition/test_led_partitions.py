@@ -32,9 +32,13 @@ def test_one_that_another_broker_leads(tmp_path: Path) -> None:
     host.add_topic(led_by(TOPIC, 1, partition_image(1, leader=2, epoch=4, replicas=(2, 1))), LogConfig())
     led = LedPartitions(host, "__offsets")
     assert [led.is_led(index) for index in range(3)] == [True, False, True]
+    assert led.led == [0, 2]
     for ask in (led.partition, led.is_unwritten):
         with pytest.raises(NotOwner) as refused:
             ask(1)
         assert (refused.value.leader, refused.value.epoch) == (2, 4)
     with pytest.raises(UnknownTopic):
         LedPartitions(host, "none").partition(0)
+    assert LedPartitions(host, "none").led == ()
+    host.change_topic(TOPIC)
+    assert led.led == [0, 1, 2]

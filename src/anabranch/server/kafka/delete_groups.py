@@ -18,7 +18,13 @@ async def delete_groups(request: Any, ctx: RequestContext) -> Answer:
 async def _delete(ctx: RequestContext, group_id: str) -> Answer:
     groups = ctx.services.groups
     try:
-        if await groups.ask(group_id, lambda shard: shard.has_share_group(group_id)):
+        is_share = await groups.ask(group_id, lambda shard: shard.has_share_group(group_id))
+    except CoordinatorNotAvailable:  # there are no groups at all
+        return {"group_id": group_id, "error_code": ErrorCode.group_id_not_found}
+    except AnabranchError as error:
+        return {"group_id": group_id, "error_code": code_of(error)}
+    try:
+        if is_share:
             await ctx.services.share_groups.delete_all_offsets(group_id)
         return await groups.submit(
             group_id,
@@ -26,7 +32,5 @@ async def _delete(ctx: RequestContext, group_id: str) -> Answer:
         )
     except Refused as refused:
         return {"group_id": group_id, "error_code": refused.code}
-    except CoordinatorNotAvailable:  # there are no groups at all
-        return {"group_id": group_id, "error_code": ErrorCode.group_id_not_found}
     except AnabranchError as error:
         return {"group_id": group_id, "error_code": code_of(error)}

@@ -94,8 +94,8 @@ def _topics(
     for item in asked:
         if version < FIRST_BY_ID:
             topic = by_name(image, item.name)
-            name = item.name if topic is None else topic.name.kafka
-            known.append(TopicPartitions(name, None, item.partition_indexes))
+            name, id = (item.name, None) if topic is None else (topic.name.kafka, topic.id)
+            known.append(TopicPartitions(name, id, item.partition_indexes))
             continue
         topic = by_id(image, item.topic_id)
         if topic is None:

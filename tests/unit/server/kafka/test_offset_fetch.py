@@ -81,6 +81,19 @@ async def test_topics_that_are_not_there(broker: WholeBroker, version: int) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+async def test_an_offset_of_another_topic_of_the_name(broker: WholeBroker, version: int) -> None:
+    """Its group was between two coordinators while the topic was deleted: nobody forgot the offset."""
+    await prepare(broker)
+    topics = [TopicCommit("orders", UNKNOWN_ID, in_columns((0, 5)))]
+    commit = Commit("g", "", -1, None, topics, 8)
+    await broker.services.groups.submit(
+        "g", lambda shard, token, now_ms: shard.offsets.commit(commit, token, now_ms)
+    )
+    answer = await fetch(broker, version, "g", {"orders": [0, 1]})
+    assert answer == (0, {"orders": [(0, -1, "", 0), (1, 11, "m", 0)]})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 async def test_groups_that_are_not_there(broker: WholeBroker, version: int) -> None:
     await prepare(broker)
     assert await fetch(broker, version, "nobody", {"orders": [0]}) == (0, {"orders": [(0, -1, "", 0)]})

@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.groups import share_states_anywhere
+from anabranch.groups.share_coordinator import NewStart
 from anabranch.groups.share_state import ShareKey
 from anabranch.meta.image import NO_BROKER
 from anabranch.wire.kafka.schema import ErrorCode
@@ -173,6 +174,20 @@ async def test_a_group_whose_coordinator_resigned(controlled: WholeBroker) -> No
         topics_of = {"subscribed_topic_names": ["a"]}
         answer = await controlled.ask(heartbeat, 1, **member, **topics_of)
         assert answer.error_code in RETRIABLE
+    for describe in (69, 77):
+        answer = await controlled.ask(describe, 1, group_ids=["g"])
+        assert answer.groups[0].error_code in RETRIABLE
+    assert (await controlled.ask(15, 5, groups=["g"])).groups[0].error_code in RETRIABLE
+    assert (await controlled.ask(42, 2, groups_names=["g"])).results[0].error_code in RETRIABLE
+    assert (await controlled.ask(13, 4, group_id="g", members=[{"member_id": "m"}])).error_code in RETRIABLE
+    partitions = [{"partition_index": 0}]
+    forgotten = await controlled.ask(47, 0, group_id="g", topics=[{"name": "a", "partitions": partitions}])
+    assert forgotten.error_code in RETRIABLE
+    pending: dict[str, Any] = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
+    for version in range(6):
+        topic = {"name": "a", "partitions": [part]}
+        answer = await controlled.ask(28, version, group_id="g", **pending, topics=[topic])
+        assert answer.topics[0].partitions[0].error_code in RETRIABLE
     joining = {"session_timeout": 6000, "rebalance_timeout": 6000, "protocol_type": "consumer"}
     answer = await controlled.ask(11, 5, group_id="g", member_id="m", **joining)
     assert answer.error_code in RETRIABLE
@@ -234,3 +249,17 @@ async def test_a_share_group_whose_state_is_away(
     assert ErrorCode[await member.acknowledge((0, 0, ACCEPT))] in RETRIABLE
     await elect(controlled, ME, SHARE_STATES, shard)
     assert await member.acknowledge((1, 1, ACCEPT)) == "none"
+
+
+async def test_a_share_group_is_deleted_once_its_state_is_back(
+    controlled: WholeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_states_anywhere, "_PATIENCE_S", 0.3)
+    coordinator, topic_id = controlled.services.share_groups, controlled.image.topics_by_kafka_name["a"].id
+    await coordinator.alter("g", {topic_id: NewStart("a", {0: 1})})
+    shard = coordinator.states.shard_of(ShareKey("g", topic_id, 0))
+    await elect(controlled, NO_BROKER, SHARE_STATES, shard)
+    assert (await controlled.ask(42, 2, groups_names=["g"])).results[0].error_code in RETRIABLE
+    await elect(controlled, ME, SHARE_STATES, shard)
+    assert (await controlled.ask(42, 2, groups_names=["g"])).results[0].error_code == ErrorCode.none
+    assert await coordinator.states.look(ShareKey("g", topic_id, 0)) is None
