@@ -111,11 +111,10 @@ class ImageWatcher:
 
     async def _read(self, builder: ImageBuilder, changed: Sequence[str]) -> None:
         for path, value in zip(changed, await self._get(changed), strict=True):
+            _apply(builder, path, value)
             if value is None:
-                builder.apply(path, None)
                 self._known.discard(path)
             else:
-                _apply(builder, path, value)
                 self._known.add(path)
 
     async def _get(self, wanted: Sequence[str]) -> list[Versioned | None]:
@@ -133,7 +132,7 @@ class ImageWatcher:
         found = await self._store.scan(paths.ROOT)
         there = {path for path, _ in found}
         for path in self._known - there:
-            builder.apply(path, None)
+            _apply(builder, path, None)
         self._known = there
         return found
 
@@ -149,8 +148,11 @@ class ImageWatcher:
             raise failures[0]
 
 
-def _apply(builder: ImageBuilder, path: str, value: Versioned) -> None:
+def _apply(builder: ImageBuilder, path: str, value: Versioned | None) -> None:
     try:
-        builder.apply(path, value.data, value.czxid)
+        if value is None:
+            builder.apply(path, None)
+        else:
+            builder.apply(path, value.data, value.czxid)
     except Corrupt as error:
         log.error("%s; it is passed over until it is written anew", error)
