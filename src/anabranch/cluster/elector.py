@@ -165,7 +165,7 @@ class Elector:
             known = 0 if before is None else before.partition_count
             if known < after.partition_count:
                 self._look_at(after, after.partitions[known:], "it is new")
-            self._leaderless_come_due(after, change.new)
+            self._written_come_due(after, change.new)
             if before is not None and before.config is not after.config:
                 self._leaderless_due(index, after.id, "its configuration changed")
         if change.old.default_broker_config is not change.new.default_broker_config:
@@ -238,15 +238,19 @@ class Elector:
             if topic is None or place.topic == topic:
                 self._put(place, why)
 
-    def _leaderless_come_due(self, topic: TopicImage, image: ClusterImage) -> None:
-        """Of those that nobody leads, those that could be led.
+    def _written_come_due(self, topic: TopicImage, image: ClusterImage) -> None:
+        """Those that nobody leads and somebody could, and those whose leader is gone.
 
-        A broker that was away when that was decided may be back before it is written: nobody says so again.
+        A broker that was away when that was decided may be back before it is written, and one that was there
+        may have gone: nobody says so again.
         """
         there = image.brokers.keys()
         for state in topic.partitions:
-            if state.leader == NO_BROKER and not there.isdisjoint(state.isr):
-                self._put(Place(topic.id, state.index), "a replica in sync is there")
+            if state.leader == NO_BROKER:
+                if not there.isdisjoint(state.isr):
+                    self._put(Place(topic.id, state.index), "a replica in sync is there")
+            elif state.leader not in there:
+                self._put(Place(topic.id, state.index), f"broker {state.leader} is gone")
 
     def _look_at(self, topic: TopicImage, states: Iterable[PartitionImage], why: str) -> None:
         brokers = brokers_of(self._watcher.image)

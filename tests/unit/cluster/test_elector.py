@@ -330,3 +330,34 @@ async def test_what_cannot_be_written_ends_no_controller(
     await third_store.close()
     await until(lambda: leads(one) == (1, (1,)))
     await store.close()
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_who_goes_while_it_is_elected_uncleanly_does_not_stay_the_leader(
+    brokers: Brokers, comes_back: bool
+) -> None:
+    """It was neither the leader nor in sync when it went."""
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    third_store, three = await brokers.join(3)
+    await all_know(one, two, three)
+    await make_topic(one, 2, 3)
+    await one.controller.change_isr(ORDERS, 0, [B2], LeaderEpoch(0), 0)
+    await other_store.close()
+    await until(lambda: leads(one) == (NO_BROKER, (2,)))
+    multi = store.multi
+
+    async def late(operations: Sequence[Operation]) -> list[str | int | None]:
+        if any(operation.path.startswith(paths.PARTITIONS) for operation in operations):
+            store.multi = multi  # type: ignore[method-assign]
+            await third_store.close()
+            await until(lambda: B3 not in one.image.brokers)
+        return await multi(operations)
+
+    store.multi = late  # type: ignore[method-assign]
+    assert (await one.controller.elect_any(ORDERS, 0)).leader == 3
+    await until(lambda: leads(one) == (NO_BROKER, (3,)))
+    if comes_back:
+        await brokers.join(3)
+        await until(lambda: leads(one) == (3, (3,)))
+    await store.close()
