@@ -164,7 +164,8 @@ async def test_a_damaged_document_is_passed_over(
 
 
 @pytest.mark.parametrize(
-    "path", ["/brokers/one", "/partitions/nothing", "/namespaces/a/b%20c", "/topics/a/b%2Fc/d", "/config/brokers/x"]
+    "path",
+    ["/brokers/one", "/partitions/nothing", "/namespaces/a/b%20c", "/topics/a/b%2Fc/d", "/config/brokers/x"],
 )
 async def test_a_node_of_no_name_of_ours_is_passed_over(
     path: str, store: RemoteStore, watcher: ImageWatcher
