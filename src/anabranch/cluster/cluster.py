@@ -116,10 +116,7 @@ class Cluster:
         watcher = ImageWatcher(store, ClusterImage(cluster_id=cluster_id))
         await watcher.start()
         await found_namespaces(store, watcher, name)
-        cluster = cls(store, watcher, node_id, clock, chance, defaults, validate_topic_config, rules)
-        await cluster.controller.claim()
-        await watcher.refresh(paths.CONTROLLER)
-        return cluster
+        return cls(store, watcher, node_id, clock, chance, defaults, validate_topic_config, rules)
 
     @property
     def image(self) -> ClusterImage:
@@ -268,8 +265,10 @@ class Cluster:
     # --- brokers and producers
 
     async def register_broker(self, broker: BrokerImage, former: Collection[str] = ()) -> None:
-        """As `Registration.register`."""
+        """As `Registration.register`; then it may be the controller, too."""
         await self.registration.register(broker, former)
+        await self.controller.claim()
+        await self._watcher.refresh(paths.CONTROLLER)
 
     async def depart(self, most_s: float) -> None:
         """As `Departure.hand_over`."""
