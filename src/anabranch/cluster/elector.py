@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
 _TOPICS_A_TURN = 500
+_SETTLED_AT_ONCE = 2048
 
 
 class Rules(NamedTuple):
@@ -289,13 +290,20 @@ class Elector:
         await self._seen.note(self._watcher.image)
 
     async def _settle(self, due: dict[Place, _Due]) -> None:
-        topics = self._watcher.image.topics_by_id
-        asked = [
-            self._writer.ask(topic.name, place.partition, self._settling(topic, one), one.why, topic.id)
-            for place, one in due.items()
-            if (topic := topics.get(place.topic)) is not None
-        ]
-        _raise_first(await asyncio.gather(*asked, return_exceptions=True))
+        """A part at a time: leaders of the first are there before the last are decided."""
+        outcomes: list[object] = []
+        places = list(due)
+        for start in range(0, len(places), _SETTLED_AT_ONCE):
+            topics = self._watcher.image.topics_by_id
+            asked = [
+                self._writer.ask(
+                    topic.name, place.partition, self._settling(topic, due[place]), due[place].why, topic.id
+                )
+                for place in places[start : start + _SETTLED_AT_ONCE]
+                if (topic := topics.get(place.topic)) is not None
+            ]
+            outcomes += await asyncio.gather(*asked, return_exceptions=True)
+        _raise_first(outcomes)
 
     def _settling(self, topic: TopicImage, due: _Due) -> Callable[[PartitionState], PartitionState]:
         def change(state: PartitionState) -> PartitionState:

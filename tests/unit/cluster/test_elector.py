@@ -13,6 +13,7 @@ from anabranch.base.errors import (
     PreferredLeaderNotAvailable,
 )
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicName
+from anabranch.cluster import elector
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.config import ControlConfig
 from anabranch.cluster.elector import Rules
@@ -215,6 +216,36 @@ async def test_many_partitions_go_in_few_multis(brokers: Brokers) -> None:
         lambda: all(state.leader == 1 for topic in one.image.topics.values() for state in topic.partitions)
     )
     assert multis <= 2
+    await store.close()
+
+
+async def test_first_leaders_are_there_before_the_last_are_decided(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten thousands, all of which at once would hold the event loop for long."""
+    monkeypatch.setattr(elector, "_SETTLED_AT_ONCE", 20)
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    names = [TopicName.from_kafka(f"topic-{number}") for number in range(10)]
+    for name in names:
+        await one.create_topic(NewTopic(name, assignments=[(index, (2, 1)) for index in range(10)]))
+    led: list[int] = []
+    multi = store.multi
+
+    async def counted(operations: Sequence[Operation]) -> list[str | int | None]:
+        if any(operation.path.startswith(paths.PARTITIONS) for operation in operations):
+            led.append(
+                sum(state.leader == 1 for name in names for state in one.image.topics[name].partitions)
+            )
+        return await multi(operations)
+
+    store.multi = counted  # type: ignore[method-assign]
+    await other_store.close()
+    await until(
+        lambda: all(state.leader == 1 for name in names for state in one.image.topics[name].partitions)
+    )
+    assert led == [0, 20, 40, 60, 80]
     await store.close()
 
 
