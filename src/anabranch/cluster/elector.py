@@ -169,10 +169,13 @@ class Elector:
             self._written_come_due(after, change.new)
             if before is not None and before.config is not after.config:
                 self._leaderless_due(index, after.id, "its configuration changed")
-        if change.old.default_broker_config is not change.new.default_broker_config:
+        old, new = change.old, change.new
+        if old.default_broker_config is not new.default_broker_config or (
+            old.broker_configs is not new.broker_configs
+        ):
             self._leaderless_due(index, None, "the configuration of brokers changed")
-        if change.old.brokers is not change.new.brokers:
-            self._brokers_changed(index, change.old, change.new)
+        if old.brokers is not new.brokers:
+            self._brokers_changed(index, old, new)
             self._work.set()
         if self._due or self._may_lack:
             self._work.set()

@@ -21,6 +21,7 @@ from anabranch.base.errors import (
     Conflict,
     Corrupt,
     Exists,
+    Invalid,
     NotFound,
     Unavailable,
     UnknownTopic,
@@ -142,6 +143,9 @@ class StateWriter:
                     await self._write(epoch, group)
                 except (Conflict, Exists, NotFound):
                     pages += [one.page for one in group]
+                except Invalid as error:  # too large, and the other groups are not
+                    for one in group:
+                        _refuse(one.page.changes, error)
 
     async def _decide(self, page: _Page) -> _Decided | None:
         """What is to be written of one document, if anything; those whose changes cannot be are told."""
