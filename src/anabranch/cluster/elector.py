@@ -166,7 +166,7 @@ class Elector:
             known = 0 if before is None else before.partition_count
             if known < after.partition_count:
                 self._look_at(after, after.partitions[known:], "it is new")
-            self._written_come_due(after, change.new)
+            self._written_come_due(before, after, change.new)
             if before is not None and before.config is not after.config:
                 self._leaderless_due(index, after.id, "its configuration changed")
         old, new = change.old, change.new
@@ -242,18 +242,19 @@ class Elector:
             if topic is None or place.topic == topic:
                 self._put(place, why)
 
-    def _written_come_due(self, topic: TopicImage, image: ClusterImage) -> None:
+    def _written_come_due(self, before: TopicImage | None, topic: TopicImage, image: ClusterImage) -> None:
         """Those that nobody leads and somebody could, and those whose leader is gone.
 
         A broker that was away when that was decided may be back before it is written, and one that was there
         may have gone: nobody says so again.
         """
         there = image.brokers.keys()
+        known = () if before is None else before.partitions
         for state in topic.partitions:
             if state.leader == NO_BROKER:
                 if not there.isdisjoint(state.isr):
                     self._put(Place(topic.id, state.index), "a replica in sync is there")
-            elif state.leader not in there:
+            elif state.leader not in there and state not in known[state.index : state.index + 1]:
                 self._put(Place(topic.id, state.index), f"broker {state.leader} is gone")
 
     def _look_at(self, topic: TopicImage, states: Iterable[PartitionImage], why: str) -> None:
