@@ -24,7 +24,7 @@ from anabranch.cluster.image_watcher import ImageWatcher
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.meta import paths
 from anabranch.meta.documents import ConfigDocument, TenantDocument, encode
-from anabranch.meta.image import NO_BROKER, ClusterImage
+from anabranch.meta.image import NO_BROKER, BrokerImage, ClusterImage
 from anabranch.meta.session import SessionState
 from anabranch.meta.store import MUST_NOT_EXIST, Check, Create, Event, EventKind, Put
 from anabranch.meta.zookeeper import ZooKeeperStore
@@ -329,9 +329,11 @@ async def test_a_controller_that_lost_its_session_is_deposed_and_stands_again(
     connect: Open, proxy: CuttingProxy
 ) -> None:
     async def join(id: int, store: ZooKeeperStore) -> Cluster:
-        return await Cluster.open(
+        cluster = await Cluster.open(
             store, BrokerId(id), FixedClock(), random.Random(id), TopicDefaults(1, 1), no_bad_config
         )
+        await cluster.register_broker(BrokerImage(BrokerId(id), "127.0.0.1", 9090 + id))
+        return cluster
 
     store, other_store = await connect(SHORT_MS, proxy), await connect()
     one, other = await join(1, store), await join(2, other_store)

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from anabranch.base.errors import Corrupt
+from anabranch.base.errors import Corrupt, Invalid
 from anabranch.base.ids import NON_PERSISTENT, BrokerId, Namespace, TopicId, TopicName
 from anabranch.base.path_parts import text_of
 from anabranch.cluster.partition_states import new_state
@@ -82,7 +82,7 @@ class ImageBuilder:
         """The node at `path` holds `data`, since it was made at `czxid`, or is gone."""
         try:
             self._apply(path, data, czxid)
-        except ValueError as error:
+        except (ValueError, Invalid) as error:
             raise Corrupt(f"metadata node {path} has a name that no document of ours has") from error
 
     def _apply(self, path: str, data: bytes | None, czxid: int) -> None:

@@ -21,7 +21,15 @@ from uuid import UUID
 import msgspec
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import Conflict, Exists, Fenced, Unavailable, UnknownTopic, UnknownTopicId
+from anabranch.base.errors import (
+    Conflict,
+    Exists,
+    Fenced,
+    NotFound,
+    Unavailable,
+    UnknownTopic,
+    UnknownTopicId,
+)
 from anabranch.base.ids import BrokerId, TopicId, TopicName, id_text
 from anabranch.base.turns import Turns
 from anabranch.cluster import change_lines
@@ -108,10 +116,7 @@ class Cluster:
         watcher = ImageWatcher(store, ClusterImage(cluster_id=cluster_id))
         await watcher.start()
         await found_namespaces(store, watcher, name)
-        cluster = cls(store, watcher, node_id, clock, chance, defaults, validate_topic_config, rules)
-        await cluster.controller.claim()
-        await watcher.refresh(paths.CONTROLLER)
-        return cluster
+        return cls(store, watcher, node_id, clock, chance, defaults, validate_topic_config, rules)
 
     @property
     def image(self) -> ClusterImage:
@@ -133,6 +138,8 @@ class Cluster:
 
     async def create_topic(self, new: NewTopic, validate_only: bool = False) -> TopicImage:
         async with self._turn_of(new.name), self.tenants.made_in(new.name.in_namespace):
+            if new.name in self.image.topics:  # another broker may just have deleted it
+                await self._watcher.refresh(paths.topic(new.name))
             check_name_is_free(self.image, new.name, for_pulsar=new.for_pulsar)
             self._validate_topic_config(new.config)
             start = self._chance.randrange(max(1, len(self.image.brokers)))
@@ -164,17 +171,11 @@ class Cluster:
     async def delete_topic(self, target: TopicName | TopicId, asked_by: str = "") -> TopicImage:
         """Delete a topic; the last that was known of it."""
         async with self._turn_of(self._find(target).name):
-            topic = self._find(target)
-            path = paths.topic(topic.name)
-            states = await self._written_states(topic)
-            await self._store.multi([Delete(path), *map(Delete, states)])
-            # No election comes after the multi, but one may have come before it and after the look.
-            late = set(await self._written_states(topic))
-            for state in late:
-                await self._store.delete(state)
+            while (deleted := await self._delete(topic := self._find(target))) is None:
+                await self._watcher.refresh(paths.topic(topic.name))
             line = change_lines.deleted(topic.id, topic.partition_count, asked_by)
             log.info("%s: %s", topic.name.kafka, line)
-            await self._watcher.refresh(path, *states, *late)
+            await self._watcher.refresh(*deleted)
             return topic
 
     async def add_partitions(
@@ -187,7 +188,9 @@ class Cluster:
         """Bring a topic to `total` partitions; `assignments` are the replicas of each new one."""
 
         def grown(document: TopicDocument) -> TopicDocument:
-            added = place_more_partitions(self.image, self._find(name), total, assignments)
+            states = states_of(self.image.partition_states, document.id, len(document.replicas))
+            topic = topic_image(name, document, states)  # that of the image may have fewer partitions
+            added = place_more_partitions(self.image, topic, total, assignments)
             return msgspec.structs.replace(document, replicas=document.replicas + added)
 
         return await self._change_topic(name, grown, validate_only)
@@ -262,8 +265,10 @@ class Cluster:
     # --- brokers and producers
 
     async def register_broker(self, broker: BrokerImage, former: Collection[str] = ()) -> None:
-        """As `Registration.register`."""
+        """As `Registration.register`; then it may be the controller, too."""
         await self.registration.register(broker, former)
+        await self.controller.claim()
+        await self._watcher.refresh(paths.CONTROLLER)
 
     async def depart(self, most_s: float) -> None:
         """As `Departure.hand_over`."""
@@ -276,15 +281,13 @@ class Cluster:
     async def allocate_producer_ids(self) -> range:
         """Producer ids that nobody has had or will get, whatever crashes."""
         async with self._turns.of(paths.PRODUCER_IDS):
-            while True:
-                try:
-                    return await self._take_producer_ids()
-                except Conflict:
-                    continue  # another broker took a block
+            while (taken := await self._take_producer_ids()) is None:
+                continue  # another broker took a block
+            return taken
 
     # --- how it is done
 
-    async def _take_producer_ids(self) -> range:
+    async def _take_producer_ids(self) -> range | None:
         value = await self._store.get(paths.PRODUCER_IDS)
         version, first = MUST_NOT_EXIST, 0
         if value is not None:
@@ -292,30 +295,46 @@ class Cluster:
         end = first + PRODUCER_IDS_PER_BLOCK
         if end > _MAX_PRODUCER_ID:
             raise Unavailable("all producer ids are used up")
-        try:
-            await self._store.put(paths.PRODUCER_IDS, encode(ProducerIdsDocument(end)), version)
-        except Exists as error:
-            raise Conflict(str(error)) from error
-        return range(first, end)
+        was_put = await self._was_put(paths.PRODUCER_IDS, encode(ProducerIdsDocument(end)), version)
+        return range(first, end) if was_put else None
 
     async def _change_topic(
         self, name: TopicName, change: Callable[[TopicDocument], TopicDocument], validate_only: bool
     ) -> TopicImage:
         async with self._turn_of(name):
             path = paths.topic(name)
-            value = await self._store.get(path)
-            if value is None:
-                raise UnknownTopic(f"there is no topic '{name.kafka}'")
-            before = decode(value.data, TopicDocument, path)
-            document = change(before)
-            if validate_only:
-                states = states_of(self.image.partition_states, document.id, len(document.replicas))
-                return topic_image(name, document, states, self.image.topics.get(name))
-            await self._store.put(path, encode(document), value.version)
+            while True:
+                value = await self._store.get(path)
+                if value is None:
+                    raise UnknownTopic(f"there is no topic '{name.kafka}'")
+                before = decode(value.data, TopicDocument, path)
+                document = change(before)
+                if validate_only:
+                    states = states_of(self.image.partition_states, document.id, len(document.replicas))
+                    return topic_image(name, document, states, self.image.topics.get(name))
+                if await self._was_put(path, encode(document), value.version):
+                    break
             for line in change_lines.topic_changes(before, document):
                 log.info("%s: %s", name.kafka, line)
             await self._watcher.refresh(path)
             return self._find(document.id)
+
+    async def _delete(self, topic: TopicImage) -> list[str] | None:
+        """The nodes that went with it; None if another broker has changed or deleted it meanwhile."""
+        path = paths.topic(topic.name)
+        value = await self._store.get(path)
+        if value is None or decode(value.data, TopicDocument, path).id != topic.id:
+            return None
+        states = await self._written_states(topic)
+        try:
+            await self._store.multi([Delete(path, value.version), *map(Delete, states)])
+        except (Conflict, NotFound):
+            return None
+        # No election comes after the multi, but one may have come before it and after the look.
+        late = set(await self._written_states(topic))
+        for state in late:
+            await self._store.delete(state)
+        return [path, *states, *late]
 
     async def _alter_overrides(
         self,
@@ -325,17 +344,27 @@ class Cluster:
         describe: Callable[[Overrides, Overrides], str] = change_lines.overrides,
     ) -> None:
         async with self._turns.of(path):
-            value = await self._store.get(path)
-            before = {} if value is None else decode(value.data, ConfigDocument, path).overrides
-            overrides = dict(change(before))
-            if overrides:
-                version = MUST_NOT_EXIST if value is None else value.version
-                await self._store.put(path, encode(ConfigDocument(overrides)), version)
-            elif value is not None:
-                await self._store.delete(path, value.version)
+            while True:
+                value = await self._store.get(path)
+                before = {} if value is None else decode(value.data, ConfigDocument, path).overrides
+                overrides = dict(change(before))
+                data = encode(ConfigDocument(overrides)) if overrides else None
+                if await self._was_put(path, data, MUST_NOT_EXIST if value is None else value.version):
+                    break
             if overrides != before:
                 log.info("%s: configuration changed: %s", subject, describe(before, overrides))
             await self._watcher.refresh(path)
+
+    async def _was_put(self, path: str, data: bytes | None, version: int) -> bool:
+        """Replace, or delete without data, what was read at `version`.  False if it has changed since."""
+        try:
+            if data is not None:
+                await self._store.put(path, data, version)
+            elif version != MUST_NOT_EXIST:
+                await self._store.delete(path, version)
+        except (Conflict, Exists, NotFound):
+            return False
+        return True
 
     async def _written_states(self, topic: TopicImage) -> list[str]:
         pages = paths.pages_of(len(topic.partitions))

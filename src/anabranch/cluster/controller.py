@@ -1,6 +1,6 @@
 """Controller: the broker that elects the leaders of partitions and keeps their state, itself elected.
 
-    /controller         ephemeral: whoever makes it first is the controller until its session is over
+    /controller         ephemeral: what registered broker makes it first is it until its session is over
     /controller-epoch   raised in the same multi; its version is the epoch
 
 Each change of state is one multi that checks this version and that of what was read (`state_writer`).  So a
@@ -129,6 +129,8 @@ class Controller:
         while True:
             await self._vacant.wait()
             self._vacant.clear()
+            if self._node_id not in self._watcher.image.brokers:
+                continue  # it would choose no leaders; `_image_changed` comes back to it
             try:
                 await self.claim()
             except Unavailable as error:
@@ -154,6 +156,7 @@ class Controller:
         me = self._node_id
         if me in change.new.brokers and me not in change.old.brokers:
             self._elected.set()
+            self._vacant.set()
         self._elector.image_changed(change)
 
     def _session_changed(self, state: SessionState) -> None:

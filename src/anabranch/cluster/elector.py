@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
 _TOPICS_A_TURN = 500
+_SETTLED_AT_ONCE = 2048
 
 
 class Rules(NamedTuple):
@@ -165,13 +166,16 @@ class Elector:
             known = 0 if before is None else before.partition_count
             if known < after.partition_count:
                 self._look_at(after, after.partitions[known:], "it is new")
-            self._leaderless_come_due(after, change.new)
+            self._written_come_due(before, after, change.new)
             if before is not None and before.config is not after.config:
                 self._leaderless_due(index, after.id, "its configuration changed")
-        if change.old.default_broker_config is not change.new.default_broker_config:
+        old, new = change.old, change.new
+        if old.default_broker_config is not new.default_broker_config or (
+            old.broker_configs is not new.broker_configs
+        ):
             self._leaderless_due(index, None, "the configuration of brokers changed")
-        if change.old.brokers is not change.new.brokers:
-            self._brokers_changed(index, change.old, change.new)
+        if old.brokers is not new.brokers:
+            self._brokers_changed(index, old, new)
             self._work.set()
         if self._due or self._may_lack:
             self._work.set()
@@ -238,15 +242,20 @@ class Elector:
             if topic is None or place.topic == topic:
                 self._put(place, why)
 
-    def _leaderless_come_due(self, topic: TopicImage, image: ClusterImage) -> None:
-        """Of those that nobody leads, those that could be led.
+    def _written_come_due(self, before: TopicImage | None, topic: TopicImage, image: ClusterImage) -> None:
+        """Those that nobody leads and somebody could, and those whose leader is gone.
 
-        A broker that was away when that was decided may be back before it is written: nobody says so again.
+        A broker that was away when that was decided may be back before it is written, and one that was there
+        may have gone: nobody says so again.
         """
         there = image.brokers.keys()
+        known = () if before is None else before.partitions
         for state in topic.partitions:
-            if state.leader == NO_BROKER and not there.isdisjoint(state.isr):
-                self._put(Place(topic.id, state.index), "a replica in sync is there")
+            if state.leader == NO_BROKER:
+                if not there.isdisjoint(state.isr):
+                    self._put(Place(topic.id, state.index), "a replica in sync is there")
+            elif state.leader not in there and state not in known[state.index : state.index + 1]:
+                self._put(Place(topic.id, state.index), f"broker {state.leader} is gone")
 
     def _look_at(self, topic: TopicImage, states: Iterable[PartitionImage], why: str) -> None:
         brokers = brokers_of(self._watcher.image)
@@ -285,13 +294,20 @@ class Elector:
         await self._seen.note(self._watcher.image)
 
     async def _settle(self, due: dict[Place, _Due]) -> None:
-        topics = self._watcher.image.topics_by_id
-        asked = [
-            self._writer.ask(topic.name, place.partition, self._settling(topic, one), one.why, topic.id)
-            for place, one in due.items()
-            if (topic := topics.get(place.topic)) is not None
-        ]
-        _raise_first(await asyncio.gather(*asked, return_exceptions=True))
+        """A part at a time: leaders of the first are there before the last are decided."""
+        outcomes: list[object] = []
+        places = list(due)
+        for start in range(0, len(places), _SETTLED_AT_ONCE):
+            topics = self._watcher.image.topics_by_id
+            asked = [
+                self._writer.ask(
+                    topic.name, place.partition, self._settling(topic, due[place]), due[place].why, topic.id
+                )
+                for place in places[start : start + _SETTLED_AT_ONCE]
+                if (topic := topics.get(place.topic)) is not None
+            ]
+            outcomes += await asyncio.gather(*asked, return_exceptions=True)
+        _raise_first(outcomes)
 
     def _settling(self, topic: TopicImage, due: _Due) -> Callable[[PartitionState], PartitionState]:
         def change(state: PartitionState) -> PartitionState:

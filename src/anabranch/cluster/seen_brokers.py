@@ -6,14 +6,17 @@ data folder is written down, too: a broker that is back with another one has los
 document all know of the brokers that are away (`ClusterImage.away`), and can give them replicas.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 
-from anabranch.base.errors import Conflict, Exists
+from anabranch.base.errors import Conflict, Corrupt, Exists
 from anabranch.base.ids import BrokerId
 from anabranch.meta import paths
 from anabranch.meta.documents import BrokerPlace, BrokersSeenDocument, decode, encode
 from anabranch.meta.image import BrokerImage, ClusterImage
-from anabranch.meta.store import MUST_NOT_EXIST, Check, MetadataStore, Put
+from anabranch.meta.store import MUST_NOT_EXIST, Check, MetadataStore, Put, Versioned
+
+log = logging.getLogger(__name__)
 
 _Seen = BrokersSeenDocument
 
@@ -56,8 +59,7 @@ class SeenBrokers:
         )
 
     async def _read(self) -> _Seen:
-        value = await self._store.get(paths.CONTROLLER_BROKERS)
-        self._known = _Seen({}) if value is None else decode(value.data, _Seen, paths.CONTROLLER_BROKERS)
+        self._known = _decoded(await self._store.get(paths.CONTROLLER_BROKERS))
         return self._known
 
     async def _write(self, change: Callable[[_Seen], _Seen]) -> None:
@@ -66,7 +68,7 @@ class SeenBrokers:
             epoch = await self._check_epoch()
             value = await self._store.get(path)
             version = MUST_NOT_EXIST if value is None else value.version
-            after = change(_Seen({}) if value is None else decode(value.data, _Seen, path))
+            after = change(_decoded(value))
             try:
                 await self._store.multi(
                     [Check(paths.CONTROLLER_EPOCH, epoch), Put(path, encode(after), version)]
@@ -75,6 +77,16 @@ class SeenBrokers:
                 continue
             self._known = after
             return
+
+
+def _decoded(value: Versioned | None) -> _Seen:
+    if value is None:
+        return _Seen({})
+    try:
+        return decode(value.data, _Seen, paths.CONTROLLER_BROKERS)
+    except Corrupt as error:  # the next controller, too, would end by it
+        log.error("%s; all brokers are taken for new", error)
+        return _Seen({})
 
 
 def _with(seen: _Seen, image: ClusterImage) -> _Seen:

@@ -21,6 +21,7 @@ from anabranch.base.errors import (
     Conflict,
     Corrupt,
     Exists,
+    Invalid,
     NotFound,
     Unavailable,
     UnknownTopic,
@@ -42,7 +43,7 @@ from anabranch.meta.store import MAX_DATA_BYTES, MUST_NOT_EXIST, Check, Metadata
 
 log = logging.getLogger(__name__)
 
-_READS_AT_ONCE = 256
+_READS_AT_ONCE = 64
 _MULTI_BYTES = MAX_DATA_BYTES * 9 // 10
 _PATH_BYTES = 1024  # what three operations take besides their data, and more
 
@@ -142,6 +143,9 @@ class StateWriter:
                     await self._write(epoch, group)
                 except (Conflict, Exists, NotFound):
                     pages += [one.page for one in group]
+                except Invalid as error:  # too large, and the other groups are not
+                    for one in group:
+                        _refuse(one.page.changes, error)
 
     async def _decide(self, page: _Page) -> _Decided | None:
         """What is to be written of one document, if anything; those whose changes cannot be are told."""
@@ -190,6 +194,7 @@ class StateWriter:
                 _tell(change, before, after)
                 self._count(change, before, after)
             _answer(one.outcomes)
+            await asyncio.sleep(0)  # a multi has ten thousand partitions, and each is told of
 
     def _count(self, change: Change, before: PartitionState, after: PartitionState) -> None:
         if after.leader_epoch != before.leader_epoch and after.leader != NO_BROKER:

@@ -420,6 +420,63 @@ async def test_what_another_node_changes_arrives_by_itself(store: EmbeddedStore)
     await asyncio.wait([following])
 
 
+async def test_who_lags_does_not_grow_a_topic_twice(store: EmbeddedStore) -> None:
+    one, late = await join(store, brokers=3), await join(store, brokers=0)
+    made = await one.create_topic(new("orders", 4))
+    await late.is_gone("orders", 0)
+    await one.add_partitions(made.name, 6)
+    assert late.image.topics[made.name].partition_count == 4
+    with pytest.raises(InvalidPartitions, match="has 6 partition"):
+        await late.add_partitions(made.name, 6)
+    assert (await late.add_partitions(made.name, 7)).partition_count == 7
+
+
+async def test_who_lags_deletes_no_other_topic_of_the_name(store: EmbeddedStore) -> None:
+    one, late = await join(store), await join(store, brokers=0)
+    made = await one.create_topic(new("orders"))
+    await late.is_gone("orders", 0)
+    await one.delete_topic(made.name)
+    again = await one.create_topic(new("orders"))
+    assert late.image.topics[made.name].id == made.id
+    with pytest.raises(UnknownTopicId):
+        await late.delete_topic(made.id)
+    assert await store.get(paths.topic(made.name)) is not None
+    await one.delete_topic(again.id)
+    with pytest.raises(UnknownTopic):
+        await late.delete_topic(made.name)
+
+
+async def test_who_lags_makes_a_topic_that_another_broker_has_deleted(store: EmbeddedStore) -> None:
+    one, late = await join(store), await join(store, brokers=0)
+    made = await one.create_topic(new("orders"))
+    await late.is_gone("orders", 0)
+    await one.delete_topic(made.name)
+    assert made.name in late.image.topics
+    assert (await late.create_topic(new("orders"))).id != made.id
+
+
+async def test_two_brokers_change_the_same_at_once(store: EmbeddedStore) -> None:
+    one, other = await join(store), await join(store, brokers=0)
+    made = await one.create_topic(new("orders"))
+    changes = [
+        change
+        for number, cluster in enumerate((one, other) * 5)
+        for overrides in [{str(number): "1"}]
+        for change in (
+            cluster.alter_topic_config(made.name, lambda now, more=overrides: {**now, **more}),  # type: ignore[misc]
+            cluster.alter_broker_config(None, lambda now, more=overrides: {**now, **more}),  # type: ignore[misc]
+        )
+    ]
+    await asyncio.gather(*changes)
+    expected = {str(number): "1" for number in range(10)}
+    await asyncio.gather(*(cluster.is_gone("none", 0) for cluster in (one, other)))
+    assert one.image.topics[made.name].config == expected
+    assert one.image.default_broker_config == expected
+    gone = [cluster.alter_broker_config(None, lambda now: {}) for cluster in (one, other)]
+    await asyncio.gather(*gone)
+    assert one.image.default_broker_config == {}
+
+
 async def test_a_creator_that_gives_up_leaves_no_gap(cluster: Cluster) -> None:
     creation = asyncio.create_task(cluster.create_topic(new("orders")))
     await asyncio.sleep(0)

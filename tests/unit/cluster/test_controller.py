@@ -39,7 +39,8 @@ class Brokers:
         self._first = EmbeddedStore.open(path, DirectDisk(4))
         self._running: list[asyncio.Task[None]] = []
 
-    async def join(self, id: int, directory: str = "") -> tuple[EmbeddedStore, Cluster]:
+    async def open(self, id: int) -> tuple[EmbeddedStore, Cluster]:
+        """One that is not registered yet."""
         store = self._first.new_session()
         cluster = await Cluster.open(
             store,
@@ -50,8 +51,12 @@ class Brokers:
             no_bad_config,
             rules=self._rules,
         )
-        await cluster.register_broker(BrokerImage(BrokerId(id), "127.0.0.1", 9090 + id, directory=directory))
         self._running.append(asyncio.create_task(cluster.run()))
+        return store, cluster
+
+    async def join(self, id: int, directory: str = "") -> tuple[EmbeddedStore, Cluster]:
+        store, cluster = await self.open(id)
+        await cluster.register_broker(BrokerImage(BrokerId(id), "127.0.0.1", 9090 + id, directory=directory))
         return store, cluster
 
     async def close(self) -> None:
@@ -90,6 +95,21 @@ async def test_the_first_broker_is_the_controller_and_the_next_when_it_goes(brok
     assert one.controller.epoch is None
     for open in (other_store, third_store):
         await open.close()
+
+
+async def test_who_is_not_registered_is_not_the_controller(brokers: Brokers) -> None:
+    """It recovers its logs, say, which may take minutes: nobody would choose leaders."""
+    starting_store, starting = await brokers.open(1)
+    store, other = await brokers.join(2)
+    assert (starting.controller.epoch, other.controller.epoch) == (None, 0)
+    await store.close()
+    await until(lambda: starting.image.controller_id == NO_BROKER)
+    third_store, third = await brokers.join(3)
+    assert third.controller.epoch == 1
+    await third_store.close()
+    await starting.register_broker(BrokerImage(B1, "127.0.0.1", 9091))
+    assert starting.controller.epoch == 2
+    await starting_store.close()
 
 
 async def test_the_epoch_of_a_controller_rises_with_every_start(tmp_path: Path) -> None:

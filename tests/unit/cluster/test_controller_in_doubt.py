@@ -14,6 +14,7 @@ from anabranch.base.ids import BrokerId
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.meta.embedded import EmbeddedStore
+from anabranch.meta.image import BrokerImage
 from anabranch.meta.store import Operation
 from tests.support.waiting import until
 from tests.unit.cluster.test_cluster import FixedClock, no_bad_config
@@ -35,7 +36,11 @@ class ForgetfulStore(EmbeddedStore):
 
 
 async def open_cluster(store: EmbeddedStore, id: BrokerId) -> Cluster:
-    return await Cluster.open(store, id, FixedClock(), random.Random(id), TopicDefaults(1, 1), no_bad_config)
+    cluster = await Cluster.open(
+        store, id, FixedClock(), random.Random(id), TopicDefaults(1, 1), no_bad_config
+    )
+    await cluster.register_broker(BrokerImage(id, "127.0.0.1", 9090 + id))
+    return cluster
 
 
 async def test_the_epoch_is_found_when_the_answer_was_lost(

@@ -13,6 +13,7 @@ from anabranch.base.errors import (
     PreferredLeaderNotAvailable,
 )
 from anabranch.base.ids import BrokerId, LeaderEpoch, TopicName
+from anabranch.cluster import elector, state_writer
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.config import ControlConfig
 from anabranch.cluster.elector import Rules
@@ -94,6 +95,23 @@ async def test_unclean_elections_where_the_topic_allows_them(brokers: Brokers) -
     await until(lambda: leads(one) == (1, (1,)))
     await until(lambda: one.controller.unclean_elections == 1)
     await store.close()
+
+
+async def test_unclean_elections_that_one_broker_is_told_to_allow(tmp_path: Path) -> None:
+    allowed: list[bool] = []
+    brokers = Brokers(tmp_path / "metadata", Rules(allows_unclean=lambda overrides: bool(allowed)))
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    await make_topic(one, 2, 1)
+    await one.controller.change_isr(ORDERS, 0, [B2], LeaderEpoch(0), 0)
+    await other_store.close()
+    await until(lambda: leads(one) == (NO_BROKER, (2,)))
+    allowed.append(True)
+    await one.alter_broker_config(B1, lambda _: {"unclean.leader.election.enable": "true"})
+    await until(lambda: leads(one) == (1, (1,)))
+    await store.close()
+    await brokers.close()
 
 
 async def test_an_unclean_election_that_is_asked_for(brokers: Brokers) -> None:
@@ -218,6 +236,36 @@ async def test_many_partitions_go_in_few_multis(brokers: Brokers) -> None:
     await store.close()
 
 
+async def test_first_leaders_are_there_before_the_last_are_decided(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten thousands, all of which at once would hold the event loop for long."""
+    monkeypatch.setattr(elector, "_SETTLED_AT_ONCE", 20)
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    names = [TopicName.from_kafka(f"topic-{number}") for number in range(10)]
+    for name in names:
+        await one.create_topic(NewTopic(name, assignments=[(index, (2, 1)) for index in range(10)]))
+    led: list[int] = []
+    multi = store.multi
+
+    async def counted(operations: Sequence[Operation]) -> list[str | int | None]:
+        if any(operation.path.startswith(paths.PARTITIONS) for operation in operations):
+            led.append(
+                sum(state.leader == 1 for name in names for state in one.image.topics[name].partitions)
+            )
+        return await multi(operations)
+
+    store.multi = counted  # type: ignore[method-assign]
+    await other_store.close()
+    await until(
+        lambda: all(state.leader == 1 for name in names for state in one.image.topics[name].partitions)
+    )
+    assert led == [0, 20, 40, 60, 80]
+    await store.close()
+
+
 async def test_preferred_leaders_come_back(tmp_path: Path) -> None:
     rules = Rules(lambda: ControlConfig(imbalance_check_interval_seconds=1))
     brokers = Brokers(tmp_path / "metadata", rules)
@@ -328,5 +376,76 @@ async def test_what_cannot_be_written_ends_no_controller(
     await until(lambda: "some leaders cannot be elected" in caplog.text)
     assert leads(one) == (3, (3, 2, 1))
     await third_store.close()
+    await until(lambda: leads(one) == (1, (1,)))
+    await store.close()
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_who_goes_while_it_is_elected_uncleanly_does_not_stay_the_leader(
+    brokers: Brokers, comes_back: bool
+) -> None:
+    """It was neither the leader nor in sync when it went."""
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    third_store, three = await brokers.join(3)
+    await all_know(one, two, three)
+    await make_topic(one, 2, 3)
+    await one.controller.change_isr(ORDERS, 0, [B2], LeaderEpoch(0), 0)
+    await other_store.close()
+    await until(lambda: leads(one) == (NO_BROKER, (2,)))
+    multi = store.multi
+
+    async def late(operations: Sequence[Operation]) -> list[str | int | None]:
+        if any(operation.path.startswith(paths.PARTITIONS) for operation in operations):
+            store.multi = multi  # type: ignore[method-assign]
+            await third_store.close()
+            await until(lambda: B3 not in one.image.brokers)
+        return await multi(operations)
+
+    store.multi = late  # type: ignore[method-assign]
+    assert (await one.controller.elect_any(ORDERS, 0)).leader == 3
+    await until(lambda: leads(one) == (NO_BROKER, (3,)))
+    if comes_back:
+        await brokers.join(3)
+        await until(lambda: leads(one) == (3, (3,)))
+    await store.close()
+
+
+async def test_a_damaged_list_of_brokers_ends_no_controller(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    third_store, three = await brokers.join(3)
+    await all_know(one, two, three)
+    await make_topic(one, 3, 2, 1)
+    await until(lambda: ORDERS in two.image.topics and ORDERS in three.image.topics)
+    await store.put(paths.CONTROLLER_BROKERS, b"{")
+    await store.close()
+    await until(lambda: B1 not in leads(two)[1] and leads(two)[0] in (2, 3))
+    assert "all brokers are taken for new" in caplog.text
+    await until(lambda: set(two.image.seen_brokers) == {B2, B3})
+    for open in (other_store, third_store):
+        await open.close()
+
+
+async def test_what_is_too_large_keeps_no_others_from_leaders(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_writer, "_MULTI_BYTES", 0)  # each document goes alone
+    store, one = await brokers.join(1)
+    other_store, two = await brokers.join(2)
+    await all_know(one, two)
+    large = await one.create_topic(NewTopic(TopicName.from_kafka("large"), assignments=[(0, (2, 1))]))
+    await make_topic(one, 2, 1)
+    multi = store.multi
+
+    async def refused(operations: Sequence[Operation]) -> list[str | int | None]:
+        if any(str(large.id) in operation.path for operation in operations):
+            raise Invalid("the document is too large")
+        return await multi(operations)
+
+    store.multi = refused  # type: ignore[method-assign]
+    await other_store.close()
     await until(lambda: leads(one) == (1, (1,)))
     await store.close()

@@ -161,3 +161,28 @@ async def test_a_damaged_document_is_passed_over(
     assert path in caplog.text
     with pytest.raises(Corrupt, match=path):
         await ImageWatcher(store, ClusterImage(cluster_id="c")).start()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/brokers/one", "/partitions/nothing", "/namespaces/a/b%20c", "/topics/a/b%2Fc/d", "/config/brokers/x"],
+)
+async def test_a_node_of_no_name_of_ours_is_passed_over(
+    path: str, store: RemoteStore, watcher: ImageWatcher
+) -> None:
+    """Whatever an operator makes and removes with a ZooKeeper shell, brokers go on."""
+    following = asyncio.create_task(watcher.run())
+    await store.put(path, b"{}")
+    await store.delete(path)
+    await put_broker(store, 1)
+    await asyncio.wait([following], timeout=0.05)
+    assert not following.done(), following.exception()
+    assert port(watcher) == 1
+    await store.put(path, b"{}")
+    await watcher.reread()
+    await store.delete(path)
+    await watcher.reread()
+    await put_broker(store, 2)
+    await watcher.refresh("/brokers/1")
+    assert port(watcher) == 2
+    following.cancel()

@@ -53,7 +53,8 @@ async def delete_topics(request: Any, ctx: RequestContext) -> Answer:
             raise _unknown(target)
         if ways[topic.id] > 1:
             raise Invalid(f"topic '{topic.name.kafka}' comes by its name and by its id")
-        return await ctx.services.cluster.delete_topic(topic.id, ctx.asked_by)
+        named = topic.name if target.id is None else topic.id
+        return await ctx.services.cluster.delete_topic(named, ctx.asked_by)
 
     outcomes = await each_within(request.timeout, [delete(target) for target in found])
     results = zip(found, outcomes, strict=True)
