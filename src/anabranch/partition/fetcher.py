@@ -47,6 +47,7 @@ _trouble = Seldom(log, 10.0)
 _NEWEST_FETCH = 17  # by topic ids
 _EARLIEST, _LATEST = -2, -1
 _FIRST_RETRY_S = 0.02
+_OPENED_A_TURN = 16  # logs; half a millisecond each, if they are new
 
 Place = tuple[UUID, int]
 Truncated = Callable[[Following, list[Segment]], Awaitable[None]]
@@ -179,6 +180,7 @@ class ReplicaFetcher:
     async def run(self) -> None:
         while True:
             self._work.clear()
+            await self._open_logs()
             due = self._due()
             if not due:
                 await self._rest()
@@ -198,11 +200,21 @@ class ReplicaFetcher:
             self.drop(place)  # the topic was deleted
         due: dict[Place, Following] = {}
         for place, followed in list(self._followed.items()):
-            if self._later.get(place, now) <= now:
-                following = self._following.get(place) or self._open(place, followed)
-                if following is not None and not self._is_held_back(place, following, followed.topic, now):
-                    due[place] = following
+            following = self._following.get(place) if self._later.get(place, now) <= now else None
+            if following is not None and not self._is_held_back(place, following, followed.topic, now):
+                due[place] = following
         return due
+
+    async def _open_logs(self) -> None:
+        """Of the partitions that are new here, a few at a time: after a start these are all."""
+        now, opened = self._around.clock.monotonic(), 0
+        for place, followed in list(self._followed.items()):
+            is_new = place not in self._following and self._followed.get(place) is followed
+            if is_new and self._later.get(place, now) <= now:
+                self._open(place, followed)
+                opened += 1
+                if opened % _OPENED_A_TURN == 0:
+                    await asyncio.sleep(0)
 
     def _is_held_back(self, place: Place, following: Following, topic: ServedTopic, now: float) -> bool:
         """By the throttle; it is due again when that lets it through."""
@@ -215,21 +227,20 @@ class ReplicaFetcher:
     def _is_throttled(self, topic: ServedTopic, following: Following) -> bool:
         return is_throttled(topic.image.config, FOLLOWER, following.replica.index, self._around.broker)
 
-    def _open(self, place: Place, followed: Followed) -> Following | None:
-        """None if its log cannot be opened now: it is tried again later."""
+    def _open(self, place: Place, followed: Followed) -> None:
+        """If its log cannot be opened now it is tried again later."""
         topic, state = followed
         if self._around.host.topic_by_id(topic.topic_id) is not topic:
             self.drop(place)
-            return None
+            return
         try:
             replica = self._around.host.replica_of(topic, state.index)
         except (AnabranchError, OSError) as error:
             self._failed(place, str(followed), error)
-            return None
+            return
         log.info("%s: follows broker %d in epoch %d", replica, state.leader, state.leader_epoch)
         following = self._following[place] = Following(replica, state.leader_epoch, self._around.disk)
         self._opened.append(following)
-        return following
 
     def _failed(self, place: Place, name: str, error: Exception) -> None:
         pause_s = self._around.config.fetch_backoff_ms / 1000

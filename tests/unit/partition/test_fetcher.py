@@ -313,6 +313,31 @@ async def test_a_topic_that_is_deleted_is_asked_for_no_more(fetching: Fetching) 
     assert len(fetching.asked) == 1
 
 
+async def test_logs_are_opened_a_few_at_a_time(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that starts may follow thousands, and has others to answer meanwhile."""
+    image = topic_image(TopicName.from_kafka("many"), UUID(int=9), 100)
+    for index in range(100):
+        image = led_by(image, index, partition_image(index, leader=2, epoch=5, replicas=(2, 1)))
+    fetching.host.add_topic(image, LogConfig())
+    opened = [0]
+    replica_of = fetching.host.replica_of
+
+    def counted(*place: Any) -> Replica:
+        opened[-1] += 1
+        return replica_of(*place)
+
+    def turn() -> None:
+        opened.append(0)
+        asyncio.get_running_loop().call_soon(turn)
+
+    monkeypatch.setattr(fetching.host, "replica_of", counted)
+    turn()
+    fetching.brokers.away.add(Address("b2", 9092))
+    await fetching.fetches(0)
+    await until(lambda: sum(opened) == 102)
+    assert max(opened) <= 16
+
+
 async def test_another_leader_is_another_fetchers(fetching: Fetching) -> None:
     await fetching.fetches(1)
     fetching.host.change_topic(followed(epoch=6, leader=3))
