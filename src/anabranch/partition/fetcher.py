@@ -242,6 +242,10 @@ class ReplicaFetcher:
         following = self._following[place] = Following(replica, state.leader_epoch, self._around.disk)
         self._opened.append(following)
 
+    def _is_followed(self, place: Place, following: Following) -> bool:
+        """Whether it still is: its folder may be that of another topic of the name by now."""
+        return self._following.get(place) is following and not following.replica.is_closed
+
     def _failed(self, place: Place, name: str, error: Exception) -> None:
         pause_s = self._around.config.fetch_backoff_ms / 1000
         if place in self._followed:  # else what is never due would end each rest at once
@@ -282,7 +286,7 @@ class ReplicaFetcher:
                 for part in topic.partitions:
                     place = (topic.topic_id, part.partition_index)
                     following = due.get(place)
-                    if following is not None and self._following.get(place) is following:
+                    if following is not None and self._is_followed(place, following):
                         await self._take(place, following, part, settling)
                         await asyncio.sleep(0)
         finally:  # before the leader hears of it, and before anything more is appended
@@ -332,7 +336,7 @@ class ReplicaFetcher:
         try:
             if part.error_code == ErrorCode.offset_out_of_range:
                 start, end = await self._bounds(following)
-                if self._following.get(place) is not following:
+                if not self._is_followed(place, following):
                     return
                 dropped = following.begin_within(start, end)
                 if dropped is None:  # not to be asked at once again

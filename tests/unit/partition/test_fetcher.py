@@ -17,6 +17,7 @@ from anabranch.base.ids import BrokerId, TopicName
 from anabranch.client.destinations import Address
 from anabranch.client.requests import API_VERSIONS, FETCH, LIST_OFFSETS
 from anabranch.log.config import LogConfig
+from anabranch.log.paths import GAPS
 from anabranch.log.segment import Segment
 from anabranch.meta.image import TopicImage
 from anabranch.partition.config import ReplicationConfig
@@ -311,6 +312,22 @@ async def test_a_topic_that_is_deleted_is_asked_for_no_more(fetching: Fetching) 
     fetching.network.release()
     await asyncio.sleep(0.05)
     assert len(fetching.asked) == 1
+
+
+async def test_what_comes_late_of_a_deleted_topic_leaves_the_next_of_its_name_alone(
+    fetching: Fetching,
+) -> None:
+    fetching.holds = True
+    fetching.answers += [{0: {"records": batch(5, "late"), "high_watermark": 6}}]  # after a gap
+    await fetching.fetches(1)
+    fetching.host.remove_topic(ORDERS)
+    fetching.host.add_topic(topic_image(ORDERS, UUID(int=8), 2), LogConfig())
+    mine = fetching.host.partition("orders", 0)
+    mine.append(memoryview(records("mine")), 1)
+    fetching.network.release()
+    await asyncio.sleep(0.05)
+    assert not (mine.log.folder / GAPS).exists()
+    assert contents(mine.log) == [(0, b"mine")]
 
 
 async def test_logs_are_opened_a_few_at_a_time(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
