@@ -82,6 +82,25 @@ def test_a_broker_without_a_replica_is_refused_and_counts_for_nothing(served: Se
 
 
 @pytest.mark.parametrize(
+    ("epoch", "code", "high_watermark"),
+    [
+        (6, ErrorCode.not_leader_or_follower, 0),
+        (7, ErrorCode.none, 1),
+        (8, ErrorCode.none, 1),  # of which the image does not know yet
+        (-1, ErrorCode.none, 1),
+    ],
+)
+def test_a_broker_that_has_restarted_since_it_asked_is_refused(
+    served: Served, epoch: int, code: ErrorCode, high_watermark: int
+) -> None:
+    partition = put(served, "a")
+    served.host.replication.epoch_of = lambda broker: 7
+    who = {"replica_state": {"replica_id": 2, "replica_epoch": epoch}, "extra": {"current_leader_epoch": 3}}
+    got = served.fetch([("t", 0, 1)], **who).parts[PLACE]
+    assert (got.error_code, partition.high_watermark) == (code, high_watermark)
+
+
+@pytest.mark.parametrize(
     ("offset", "extra", "code"),
     [
         (2, {}, ErrorCode.offset_out_of_range),
