@@ -145,7 +145,9 @@ class ReplicaFetcher:
         self._around = around
         self._followed: dict[Place, Followed] = {}
         self._following: dict[Place, Following] = {}  # of these, those whose logs are open
-        self._opened: list[Following] = []  # of these, those that the leader has not been told of
+        self._unsynced: dict[
+            Place, Following
+        ] = {}  # of these, those to sync before the leader is told of them
         self._later: dict[Place, float] = {}  # when those are due that failed
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
         self._work = asyncio.Event()
@@ -240,7 +242,7 @@ class ReplicaFetcher:
             return
         log.info("%s: follows broker %d in epoch %d", replica, state.leader, state.leader_epoch)
         following = self._following[place] = Following(replica, state.leader_epoch, self._around.disk)
-        self._opened.append(following)
+        self._unsynced[place] = following
 
     def _is_followed(self, place: Place, following: Following) -> bool:
         """Whether it still is: its folder may be that of another topic of the name by now."""
@@ -268,7 +270,7 @@ class ReplicaFetcher:
     async def _fetch(self, due: dict[Place, Following]) -> None:
         config = self._around.config
         timeout_s = (config.fetch_max_wait_ms + config.socket_timeout_ms) / 1000
-        await self._sync_opened()
+        await self._sync(due)
         request = self._request(due)
         try:
             answer = await self._ask(request, timeout_s)
@@ -292,15 +294,24 @@ class ReplicaFetcher:
         finally:  # before the leader hears of it, and before anything more is appended
             await asyncio.gather(*settling)
 
-    async def _sync_opened(self) -> None:
+    async def _sync(self, due: dict[Place, Following]) -> None:
         """What we ask a leader for says what we have: with `flush.messages`, on the disk.
 
         What an earlier process had written and not synced is there after a kill, and not after a power cut.
+        One that cannot be synced now is due no more.
         """
-        logs = [each.replica.log for each in self._opened if not each.replica.is_closed]
         flusher = self._around.host.flusher
-        await asyncio.gather(*(flusher.flush(opened, opened.log_end) for opened in logs if is_due(opened)))
-        self._opened.clear()
+        unsynced, self._unsynced = self._unsynced, {}
+        logs = [(*one, one[1].replica.log) for one in unsynced.items() if not one[1].replica.is_closed]
+        await asyncio.gather(
+            *(
+                self._settle(place, following, flusher.flush(opened, opened.log_end))
+                for place, following, opened in logs
+                if is_due(opened)
+            )
+        )
+        for place in self._unsynced:
+            due.pop(place, None)
 
     async def _ask(self, request: Request, timeout_s: float) -> Any:
         address = self._around.address_of(self._leader)
@@ -372,6 +383,7 @@ class ReplicaFetcher:
             raise
         except (AnabranchError, OSError) as error:
             self._failed(place, str(following.replica), error)
+            self._unsynced[place] = following
 
     def _count(self, place: Place, following: Following, part: Any) -> None:
         """Of what is throttled, so that all together are held to the rate."""
