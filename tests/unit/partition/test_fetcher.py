@@ -355,6 +355,8 @@ async def test_a_topic_that_is_deleted_is_asked_for_no_more(fetching: Fetching) 
 async def test_what_comes_late_of_a_deleted_topic_leaves_the_next_of_its_name_alone(
     fetching: Fetching,
 ) -> None:
+    refused: list[Exception] = []
+    fetching.host._disk.handles.on_refusal = refused.append
     fetching.holds = True
     fetching.answers += [{0: {"records": batch(5, "late"), "high_watermark": 6}}]  # after a gap
     await fetching.fetches(1)
@@ -366,6 +368,7 @@ async def test_what_comes_late_of_a_deleted_topic_leaves_the_next_of_its_name_al
     await asyncio.sleep(0.05)
     assert not (mine.log.folder / GAPS).exists()
     assert contents(mine.log) == [(0, b"mine")]
+    assert not refused, "or the broker would take its disk for full and lead no more"
 
 
 async def test_logs_are_opened_a_few_at_a_time(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
