@@ -92,6 +92,7 @@ class LedReplicas:
     def check(self, now_s: float, heard_since_s: float) -> bool:
         """See whether somebody has to leave.  True if the watermark moved."""
         in_sync, counted = self.in_sync, self.in_sync.counted
+        in_sync.drop_joining(lambda broker: not self._is_registered(broker))
         late = in_sync.check(self._partition.log_end, self._hub.lag(), now_s, heard_since_s)
         if late:
             self._reason = "; ".join(map(str, late))
