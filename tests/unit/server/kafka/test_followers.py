@@ -226,10 +226,10 @@ async def test_offsets_are_the_leaders_to_tell_but_to_who_looks_into_replicas(se
     ("epoch", "code"),
     [(-1, "not_leader_or_follower"), (3, "fenced_leader_epoch"), (5, "unknown_leader_epoch")],
 )
-def test_the_end_of_an_epoch_is_the_leaders_to_tell(served: Served, epoch: int, code: str) -> None:
+async def test_the_end_of_an_epoch_is_the_leaders_to_tell(served: Served, epoch: int, code: str) -> None:
     part = SimpleNamespace(partition=0, leader_epoch=3, current_leader_epoch=epoch)
     topics = [SimpleNamespace(topic="t", partitions=[part])]
-    answer = offset_for_leader_epoch(SimpleNamespace(topics=topics), context(served, 4))
+    answer = await offset_for_leader_epoch(SimpleNamespace(topics=topics), context(served, 4))
     (told,) = answer["topics"][0]["partitions"]
     assert told["error_code"] == ErrorCode[code]
 
