@@ -154,6 +154,17 @@ def test_what_a_broker_fetched_before_it_restarted_counts_no_more(led: Led, role
     assert role.high_watermark == 2
 
 
+def test_an_epoch_that_no_broker_has_is_not_what_its_fetches_are_held_against(
+    led: Led, role: Partition
+) -> None:
+    put(role)
+    put(role)
+    led.host.replication.epoch_of = lambda broker: 7
+    role.replica_reached(FOLLOWER, 1, epoch=1 << 62)
+    role.replica_reached(FOLLOWER, 2, epoch=7)
+    assert role.high_watermark == 2
+
+
 # --- acknowledgements
 
 

@@ -214,13 +214,13 @@ class LocalLog:
         sealed.seal()
         producer_snapshot.write(self._disk, self.folder, base, self.producers)
         segment = Segment.create(self._disk, self.folder, base, self.config)
+        self._marks.pop(self.log_end, None)  # a reader at the end goes on in the new segment
         self.log_end = base
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         # What is synced of it is so without its indexes: once more, with them, before it counts as durable.
         self.recovery_point = min(self.recovery_point, sealed.base_offset)
         self._age.began()
-        self._marks.pop(self.log_end, None)  # a reader at the end goes on in the new segment
         return segment
 
     # --- reading

@@ -47,6 +47,7 @@ _trouble = Seldom(log, 10.0)
 _NEWEST_FETCH = 17  # by topic ids
 _EARLIEST, _LATEST = -2, -1
 _FIRST_RETRY_S = 0.02
+_OPENED_A_TURN = 16  # logs; half a millisecond each, if they are new
 
 Place = tuple[UUID, int]
 Truncated = Callable[[Following, list[Segment]], Awaitable[None]]
@@ -144,7 +145,9 @@ class ReplicaFetcher:
         self._around = around
         self._followed: dict[Place, Followed] = {}
         self._following: dict[Place, Following] = {}  # of these, those whose logs are open
-        self._opened: list[Following] = []  # of these, those that the leader has not been told of
+        self._unsynced: dict[
+            Place, Following
+        ] = {}  # of these, those to sync before the leader is told of them
         self._later: dict[Place, float] = {}  # when those are due that failed
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
         self._work = asyncio.Event()
@@ -179,6 +182,7 @@ class ReplicaFetcher:
     async def run(self) -> None:
         while True:
             self._work.clear()
+            await self._open_logs()
             due = self._due()
             if not due:
                 await self._rest()
@@ -198,11 +202,21 @@ class ReplicaFetcher:
             self.drop(place)  # the topic was deleted
         due: dict[Place, Following] = {}
         for place, followed in list(self._followed.items()):
-            if self._later.get(place, now) <= now:
-                following = self._following.get(place) or self._open(place, followed)
-                if following is not None and not self._is_held_back(place, following, followed.topic, now):
-                    due[place] = following
+            following = self._following.get(place) if self._later.get(place, now) <= now else None
+            if following is not None and not self._is_held_back(place, following, followed.topic, now):
+                due[place] = following
         return due
+
+    async def _open_logs(self) -> None:
+        """Of the partitions that are new here, a few at a time: after a start these are all."""
+        now, opened = self._around.clock.monotonic(), 0
+        for place, followed in list(self._followed.items()):
+            is_new = place not in self._following and self._followed.get(place) is followed
+            if is_new and self._later.get(place, now) <= now:
+                self._open(place, followed)
+                opened += 1
+                if opened % _OPENED_A_TURN == 0:
+                    await asyncio.sleep(0)
 
     def _is_held_back(self, place: Place, following: Following, topic: ServedTopic, now: float) -> bool:
         """By the throttle; it is due again when that lets it through."""
@@ -215,21 +229,24 @@ class ReplicaFetcher:
     def _is_throttled(self, topic: ServedTopic, following: Following) -> bool:
         return is_throttled(topic.image.config, FOLLOWER, following.replica.index, self._around.broker)
 
-    def _open(self, place: Place, followed: Followed) -> Following | None:
-        """None if its log cannot be opened now: it is tried again later."""
+    def _open(self, place: Place, followed: Followed) -> None:
+        """If its log cannot be opened now it is tried again later."""
         topic, state = followed
         if self._around.host.topic_by_id(topic.topic_id) is not topic:
             self.drop(place)
-            return None
+            return
         try:
             replica = self._around.host.replica_of(topic, state.index)
         except (AnabranchError, OSError) as error:
             self._failed(place, str(followed), error)
-            return None
+            return
         log.info("%s: follows broker %d in epoch %d", replica, state.leader, state.leader_epoch)
         following = self._following[place] = Following(replica, state.leader_epoch, self._around.disk)
-        self._opened.append(following)
-        return following
+        self._unsynced[place] = following
+
+    def _is_followed(self, place: Place, following: Following) -> bool:
+        """Whether it still is: its folder may be that of another topic of the name by now."""
+        return self._following.get(place) is following and not following.replica.is_closed
 
     def _failed(self, place: Place, name: str, error: Exception) -> None:
         pause_s = self._around.config.fetch_backoff_ms / 1000
@@ -253,7 +270,7 @@ class ReplicaFetcher:
     async def _fetch(self, due: dict[Place, Following]) -> None:
         config = self._around.config
         timeout_s = (config.fetch_max_wait_ms + config.socket_timeout_ms) / 1000
-        await self._sync_opened()
+        await self._sync(due)
         request = self._request(due)
         try:
             answer = await self._ask(request, timeout_s)
@@ -271,21 +288,30 @@ class ReplicaFetcher:
                 for part in topic.partitions:
                     place = (topic.topic_id, part.partition_index)
                     following = due.get(place)
-                    if following is not None and self._following.get(place) is following:
+                    if following is not None and self._is_followed(place, following):
                         await self._take(place, following, part, settling)
                         await asyncio.sleep(0)
         finally:  # before the leader hears of it, and before anything more is appended
             await asyncio.gather(*settling)
 
-    async def _sync_opened(self) -> None:
+    async def _sync(self, due: dict[Place, Following]) -> None:
         """What we ask a leader for says what we have: with `flush.messages`, on the disk.
 
         What an earlier process had written and not synced is there after a kill, and not after a power cut.
+        One that cannot be synced now is due no more.
         """
-        logs = [each.replica.log for each in self._opened if not each.replica.is_closed]
         flusher = self._around.host.flusher
-        await asyncio.gather(*(flusher.flush(opened, opened.log_end) for opened in logs if is_due(opened)))
-        self._opened.clear()
+        unsynced, self._unsynced = self._unsynced, {}
+        logs = [(*one, one[1].replica.log) for one in unsynced.items() if not one[1].replica.is_closed]
+        await asyncio.gather(
+            *(
+                self._settle(place, following, flusher.flush(opened, opened.log_end))
+                for place, following, opened in logs
+                if is_due(opened)
+            )
+        )
+        for place in self._unsynced:
+            due.pop(place, None)
 
     async def _ask(self, request: Request, timeout_s: float) -> Any:
         address = self._around.address_of(self._leader)
@@ -321,7 +347,7 @@ class ReplicaFetcher:
         try:
             if part.error_code == ErrorCode.offset_out_of_range:
                 start, end = await self._bounds(following)
-                if self._following.get(place) is not following:
+                if not self._is_followed(place, following):
                     return
                 dropped = following.begin_within(start, end)
                 if dropped is None:  # not to be asked at once again
@@ -357,6 +383,7 @@ class ReplicaFetcher:
             raise
         except (AnabranchError, OSError) as error:
             self._failed(place, str(following.replica), error)
+            self._unsynced[place] = following
 
     def _count(self, place: Place, following: Following, part: Any) -> None:
         """Of what is throttled, so that all together are held to the rate."""

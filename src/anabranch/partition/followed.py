@@ -15,7 +15,7 @@ from anabranch.base.network import FileRange
 from anabranch.base.waiters import Waiter
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.partition import times
-from anabranch.partition.partition import check_leader_epoch, end_of_epoch
+from anabranch.partition.partition import check_leader_epoch
 from anabranch.partition.partition_log import Isolation, TimestampAndOffset
 from anabranch.partition.replica import Replica
 from anabranch.partition.served_topic import ServedTopic
@@ -98,7 +98,9 @@ class Followed:
         return self.replica.log.epochs.epoch_of(offset)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        return end_of_epoch(self.replica.log, self.leader_epoch, epoch)
+        """As the leader's, of what is here: where one ended that is newer only the leader can say."""
+        log = self.replica.log
+        return log.epochs.end_of(epoch, log.log_end)
 
     async def offset_for_time(self, timestamp_ms: int) -> TimestampAndOffset | None:
         return await times.first_at(self.replica.log, timestamp_ms, self._around.threads)

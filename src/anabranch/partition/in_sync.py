@@ -26,7 +26,7 @@ Pure: ends and times are passed in.  Invariants, checked by tests/model/test_in_
   * the leader never leaves.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from anabranch.base.ids import BrokerId
@@ -158,6 +158,10 @@ class InSync:
             return False
         self._joining |= {replica}
         return True
+
+    def drop_joining(self, gone: Callable[[BrokerId], bool]) -> None:
+        """Nobody waits any more for those that were about to come and are `gone`."""
+        self._joining = frozenset(one for one in self._joining if not gone(one))
 
     def ask_to_add(self, replica: BrokerId, high_watermark: int) -> bool:
         """Whether it belongs into the ISR and the controller is to be asked, which is noted."""

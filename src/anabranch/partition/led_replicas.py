@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from anabranch.base.config import LONG_MAX
+from anabranch.base.errors import NotOwner
 from anabranch.base.ids import BrokerId
 from anabranch.base.waiters import Waiters
 from anabranch.meta.image import PartitionImage
@@ -49,12 +50,17 @@ class LedReplicas:
     def reached(self, broker: BrokerId, end: int, log_start: int, epoch: int) -> bool:
         """It has what is from `log_start` to `end`, and asks for more.  True if the watermark moved.
 
-        Of an `epoch` that is over it counts for nothing: the broker has restarted since.
+        Of an `epoch` that is over it counts for nothing: the broker has restarted since.  NotOwner, as in
+        Kafka, if it is registered in a later one.
         """
         in_sync, now_s = self.in_sync, self._hub.clock.monotonic()
         follower = in_sync.followers.get(broker)
         if follower is not None and epoch != NO_EPOCH:
-            if epoch < follower.epoch:
+            registered = self._hub.epoch_of(broker)
+            if registered is not None and epoch < registered:
+                said = f"{self._partition}: broker {broker} is registered in epoch {registered}, not {epoch}"
+                raise NotOwner(said, self.state.leader, self.state.leader_epoch)
+            if epoch < follower.epoch and epoch != registered:
                 return False
             follower.epoch = epoch
         has_started = follower is not None and follower.log_start != log_start
@@ -86,6 +92,7 @@ class LedReplicas:
     def check(self, now_s: float, heard_since_s: float) -> bool:
         """See whether somebody has to leave.  True if the watermark moved."""
         in_sync, counted = self.in_sync, self.in_sync.counted
+        in_sync.drop_joining(lambda broker: not self._is_registered(broker))
         late = in_sync.check(self._partition.log_end, self._hub.lag(), now_s, heard_since_s)
         if late:
             self._reason = "; ".join(map(str, late))

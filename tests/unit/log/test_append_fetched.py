@@ -129,6 +129,17 @@ def test_offsets_that_are_too_far_from_where_the_segment_begins(tmp_path: Path) 
     assert raw(open_log_in(tmp_path, clean=False)) == before
 
 
+def test_a_reader_at_the_end_goes_on_behind_a_gap_in_the_next_segment(tmp_path: Path) -> None:
+    log = open_log_in(tmp_path, segment_bytes=100)
+    put(log, records("a"))
+    assert log.read(0, 1 << 20, 1, whole_first=True) is not None
+    after = records("behind what was compacted away")
+    place(after, 7, 0)
+    take(log, after)
+    assert [segment.base_offset for segment in log.segments] == [0, 7]
+    assert log.read(1, 1 << 20, log.log_end, whole_first=True) is not None
+
+
 def test_a_leader_that_begins_in_the_middle_of_a_batch(tmp_path: Path) -> None:
     leader = open_log_in(tmp_path / "leader")
     fill(leader, "ab")

@@ -13,10 +13,13 @@ import pytest
 
 from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import Unavailable
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.client.destinations import Address
 from anabranch.client.requests import API_VERSIONS, FETCH, LIST_OFFSETS
 from anabranch.log.config import LogConfig
+from anabranch.log.local_log import LocalLog
+from anabranch.log.paths import GAPS
 from anabranch.log.segment import Segment
 from anabranch.meta.image import TopicImage
 from anabranch.partition.config import ReplicationConfig
@@ -46,7 +49,7 @@ def followed(epoch: int = 5, leader: int = 2) -> TopicImage:
 class Fetching:
     """A host that follows broker 2, which answers as it is told, and then not at all."""
 
-    def __init__(self, data: Path, **log: Any) -> None:
+    def __init__(self, data: Path, *, backoff_ms: int = 60_000, **log: Any) -> None:
         self.brokers = FakeBrokers({2: Address("b2", 9092), 3: Address("b3", 9092)})
         greeting = self.brokers.answers[API_VERSIONS]
         self.brokers.answers |= {
@@ -65,7 +68,7 @@ class Fetching:
         self.bounds = (0, 0)
         self._running: asyncio.Task[None] | None = None
         self.cut: list[tuple[Replica, list[Segment]]] = []
-        config = replace(ReplicationConfig(), fetch_backoff_ms=60_000)  # nothing comes again meanwhile
+        config = replace(ReplicationConfig(), fetch_backoff_ms=backoff_ms)  # nothing comes again meanwhile
         disk, clock, at = DirectDisk(), SystemClock(), self.brokers.brokers.get
         self.followers = Followers(
             Surroundings(
@@ -187,6 +190,42 @@ async def test_what_was_recovered_is_flushed_before_the_leader_hears_of_it(fetch
     await fetching.fetches(1)
     assert fetching.asked[0][0].fetch_offset == 2
     assert points == [2]
+
+
+@pytest.mark.parametrize("is_recovered", [True, False])
+async def test_what_cannot_be_flushed_is_not_told_and_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_recovered: bool
+) -> None:
+    fetching = Fetching(tmp_path, backoff_ms=1, flush_messages=1)
+    log, refused = fetching.replica().log, [True]
+    flush = fetching.host.flusher.flush
+
+    async def refusing(opened: LocalLog, up_to: int) -> None:
+        if opened is log and refused:
+            raise Unavailable("no descriptor is left")
+        await flush(opened, up_to)
+
+    monkeypatch.setattr(fetching.host.flusher, "flush", refusing)
+    if is_recovered:
+        put(log, records("a"), 5)
+    else:
+        fetching.answers += [{0: {"records": batch(0, "a")}}]
+    fetching.answers += [{1: {"records": batch(n, f"{n}")}} for n in range(5)]
+    fetching.answers += [{}]
+    await fetching.fetches(6)
+    assert fetching.replica(1).log.log_end >= 4
+    assert log.log_end == 1
+    told = [asked[0].fetch_offset for asked in fetching.asked if 0 in asked]
+    assert told == [0] * (not is_recovered)
+    refused.clear()
+
+    def is_told() -> bool:
+        fetching.network.release()
+        return any(0 in asked and asked[0].fetch_offset == 1 for asked in fetching.asked)
+
+    await until(is_told)
+    assert log.recovery_point == 1
+    await fetching.stop()
 
 
 async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: Fetching) -> None:
@@ -311,6 +350,50 @@ async def test_a_topic_that_is_deleted_is_asked_for_no_more(fetching: Fetching) 
     fetching.network.release()
     await asyncio.sleep(0.05)
     assert len(fetching.asked) == 1
+
+
+async def test_what_comes_late_of_a_deleted_topic_leaves_the_next_of_its_name_alone(
+    fetching: Fetching,
+) -> None:
+    refused: list[Exception] = []
+    fetching.host._disk.handles.on_refusal = refused.append
+    fetching.holds = True
+    fetching.answers += [{0: {"records": batch(5, "late"), "high_watermark": 6}}]  # after a gap
+    await fetching.fetches(1)
+    fetching.host.remove_topic(ORDERS)
+    fetching.host.add_topic(topic_image(ORDERS, UUID(int=8), 2), LogConfig())
+    mine = fetching.host.partition("orders", 0)
+    mine.append(memoryview(records("mine")), 1)
+    fetching.network.release()
+    await asyncio.sleep(0.05)
+    assert not (mine.log.folder / GAPS).exists()
+    assert contents(mine.log) == [(0, b"mine")]
+    assert not refused, "or the broker would take its disk for full and lead no more"
+
+
+async def test_logs_are_opened_a_few_at_a_time(fetching: Fetching, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that starts may follow thousands, and has others to answer meanwhile."""
+    image = topic_image(TopicName.from_kafka("many"), UUID(int=9), 100)
+    for index in range(100):
+        image = led_by(image, index, partition_image(index, leader=2, epoch=5, replicas=(2, 1)))
+    fetching.host.add_topic(image, LogConfig())
+    opened = [0]
+    replica_of = fetching.host.replica_of
+
+    def counted(*place: Any) -> Replica:
+        opened[-1] += 1
+        return replica_of(*place)
+
+    def turn() -> None:
+        opened.append(0)
+        asyncio.get_running_loop().call_soon(turn)
+
+    monkeypatch.setattr(fetching.host, "replica_of", counted)
+    turn()
+    fetching.brokers.away.add(Address("b2", 9092))
+    await fetching.fetches(0)
+    await until(lambda: sum(opened) == 102)
+    assert max(opened) <= 16
 
 
 async def test_another_leader_is_another_fetchers(fetching: Fetching) -> None:

@@ -53,3 +53,24 @@ async def test_what_may_be_written_counts_until_the_image_says_what_is(tmp_path:
     assert leader.high_watermark == 2
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+def test_nobody_waits_for_who_was_about_to_come_and_has_gone(tmp_path: Path) -> None:
+    """Two come back at a time, and one of them goes again before the controller is asked for it."""
+    host = a_host(tmp_path, SystemClock())
+    host.replication.lag = lambda: Lag(60, -1)
+    there = {BrokerId(2): 7, BrokerId(3): 7}
+    host.replication.epoch_of = there.get
+    host.recover()
+    image = topic_image(ORDERS, UUID(int=1))
+    host.add_topic(led_by(image, 0, partition_image(replicas=(1, 2, 3), in_sync=(1,))), LogConfig())
+    leader = host.partition(ORDERS, 0)
+    for broker in (2, 3):
+        leader.replica_reached(BrokerId(broker), 0, 0, 7)
+    leader.append(memoryview(records("a")), 1)
+    leader.replica_reached(BrokerId(2), 1, 0, 7)
+    assert leader.high_watermark == 0, "broker 3 is about to come"
+    del there[BrokerId(3)]
+    now_s = host.replication.clock.monotonic()
+    leader.check_followers(now_s, now_s)
+    assert leader.high_watermark == 1

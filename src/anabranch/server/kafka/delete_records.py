@@ -17,6 +17,7 @@ from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 
 _HIGH_WATERMARK = -1
+_TRIMMED_A_TURN = 16  # logs that may have to be opened for it, and write down their epochs
 
 
 class _Trimmed(NamedTuple):
@@ -33,10 +34,14 @@ async def delete_records(request: Any, ctx: RequestContext) -> Answer:
         offsets = {part.partition_index: part.offset for part in topic.partitions}
         wanted.setdefault(topic.name, {}).update(offsets)
     host, timeout_s = ctx.services.partitions, max(0, request.timeout) / 1000
-    trimmed = {
-        topic: [_trim(host, topic, index, offset) for index, offset in offsets.items()]
-        for topic, offsets in wanted.items()
-    }
+    trimmed: dict[str, list[_Trimmed | Exception]] = {topic: [] for topic in wanted}
+    count = 0
+    for topic, offsets in wanted.items():
+        for index, offset in offsets.items():
+            trimmed[topic].append(_trim(host, topic, index, offset))
+            count += 1
+            if count % _TRIMMED_A_TURN == 0:
+                await asyncio.sleep(0)
     ctx.begun()
     return {
         "topics": [
@@ -54,7 +59,7 @@ async def delete_records(request: Any, ctx: RequestContext) -> Answer:
     }
 
 
-def _trim(host: PartitionHost, topic: str, index: int, offset: int) -> "_Trimmed | Exception":
+def _trim(host: PartitionHost, topic: str, index: int, offset: int) -> _Trimmed | Exception:
     try:
         served = host.topic(topic)
         if is_internal(served.name) and 0 <= index < len(served.partitions):
@@ -68,7 +73,7 @@ def _trim(host: PartitionHost, topic: str, index: int, offset: int) -> "_Trimmed
         return error
 
 
-async def _answer(index: int, trimmed: "_Trimmed | Exception", timeout_s: float) -> Answer:
+async def _answer(index: int, trimmed: _Trimmed | Exception, timeout_s: float) -> Answer:
     answer = {"partition_index": index, "low_watermark": -1}
     if isinstance(trimmed, Exception):
         return answer | {"error_code": code_of(trimmed)}

@@ -41,7 +41,7 @@ from anabranch.server.kafka.current_leaders import not_fetched
 from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.preferred_replica import preferred_replica
 from anabranch.server.kafka.registry import Deferred, Reply, RequestContext, ToldAtOnce, Waiting, api
-from anabranch.server.kafka.replica_fetch import read_for_replica
+from anabranch.server.kafka.replica_fetch import gave_replica, read_for_replica
 from anabranch.subscriptions.cursor import Cursor
 from anabranch.wire.kafka.fetch import COMPACTED, DESCRIBED, Fetched, read_fetch, write_fetched
 
@@ -353,7 +353,7 @@ class Fetch(ToldAtOnce):
             elif self._replica < 0:
                 partition.bytes_out += one.size_bytes
             else:
-                partition.replication_bytes_out += one.size_bytes
+                gave_replica(self._services.partitions, partition, self._replica, one.size_bytes)
 
     def _has_news(self, i: int) -> bool:
         """Whether a partition has something that the session was not told yet."""

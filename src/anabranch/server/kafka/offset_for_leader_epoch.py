@@ -4,6 +4,7 @@ The answer is the largest epoch up to the one asked for that wrote anything, and
 last record.  An epoch that this leader has not heard of has no end: -1, -1.
 """
 
+import asyncio
 from typing import Any
 
 from anabranch.base.errors import AnabranchError
@@ -12,17 +13,23 @@ from anabranch.server.kafka.errors import code_of
 from anabranch.server.kafka.registry import Answer, RequestContext, api
 
 _UNKNOWN = (-1, -1)
+_LOOKED_UP_A_TURN = 16  # in logs that may have to be opened for it
 
 
 @api(23, versions=(2, 4))
-def offset_for_leader_epoch(request: Any, ctx: RequestContext) -> Answer:
+async def offset_for_leader_epoch(request: Any, ctx: RequestContext) -> Answer:
     host = ctx.services.partitions
-    return {
-        "topics": [
-            {"topic": topic.topic, "partitions": [_end(host, topic.topic, part) for part in topic.partitions]}
-            for topic in request.topics
-        ]
-    }
+    topics: list[Answer] = []
+    count = 0
+    for topic in request.topics:
+        ends: list[Answer] = []
+        for part in topic.partitions:
+            ends.append(_end(host, topic.topic, part))
+            count += 1
+            if count % _LOOKED_UP_A_TURN == 0:
+                await asyncio.sleep(0)
+        topics.append({"topic": topic.topic, "partitions": ends})
+    return {"topics": topics}
 
 
 def _end(host: PartitionHost, topic: str, part: Any) -> Answer:

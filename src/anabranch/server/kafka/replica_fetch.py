@@ -39,8 +39,6 @@ def read_for_replica(
     if throttle is not None and throttle.is_exceeded:
         max_bytes, whole_first = 0, False
     records = partition.read(offset, max_bytes, Isolation.LOG_END, whole_first=whole_first)
-    if throttle is not None and records is not None:
-        throttle.let_through(records.size)
     if not is_repeated:
         partition.replica_reached(replica, offset, wanted.replica_start, epoch)
     return Fetched(
@@ -52,6 +50,14 @@ def read_for_replica(
         None,
         records,
     )
+
+
+def gave_replica(host: PartitionHost, partition: Partition, replica: BrokerId, size_bytes: int) -> None:
+    """It was answered with so much; what was read and not given costs a throttle nothing."""
+    partition.replication_bytes_out += size_bytes
+    throttle = _throttle(host, partition, replica)
+    if throttle is not None:
+        throttle.let_through(size_bytes)
 
 
 def _throttle(host: PartitionHost, partition: Partition, replica: BrokerId) -> Throttle | None:

@@ -106,6 +106,21 @@ def test_the_epoch_that_a_consumer_knows(served: Served, epoch: int, code: str, 
     assert older == (ErrorCode[code] if epoch != 4 else ErrorCode.not_leader_or_follower)
 
 
+@pytest.mark.parametrize(
+    ("last", "code", "diverging"),
+    [(2, "none", (2, 0)), (3, "none", None), (4, "offset_out_of_range", None)],
+)
+def test_the_epoch_of_what_a_consumer_has(
+    served: Served, last: int, code: str, diverging: tuple[int, int] | None
+) -> None:
+    """The leader has begun epoch 4; where, only who has something of it can say."""
+    extra = {"current_leader_epoch": 4, "last_fetched_epoch": last}
+    got = served.fetch([("t", 0, 1)], extra=extra).parts[PLACE]
+    parted = got.diverging_epoch
+    told = None if parted is None or parted.end_offset < 0 else (parted.epoch, parted.end_offset)
+    assert (got.error_code, told) == (ErrorCode[code], diverging)
+
+
 def test_a_broker_without_a_replica_knows_nothing(served: Served) -> None:
     change(served, leader=2, epoch=4, replicas=(2,))
     for epoch in (-1, 3, 4, 5):
@@ -211,10 +226,10 @@ async def test_offsets_are_the_leaders_to_tell_but_to_who_looks_into_replicas(se
     ("epoch", "code"),
     [(-1, "not_leader_or_follower"), (3, "fenced_leader_epoch"), (5, "unknown_leader_epoch")],
 )
-def test_the_end_of_an_epoch_is_the_leaders_to_tell(served: Served, epoch: int, code: str) -> None:
+async def test_the_end_of_an_epoch_is_the_leaders_to_tell(served: Served, epoch: int, code: str) -> None:
     part = SimpleNamespace(partition=0, leader_epoch=3, current_leader_epoch=epoch)
     topics = [SimpleNamespace(topic="t", partitions=[part])]
-    answer = offset_for_leader_epoch(SimpleNamespace(topics=topics), context(served, 4))
+    answer = await offset_for_leader_epoch(SimpleNamespace(topics=topics), context(served, 4))
     (told,) = answer["topics"][0]["partitions"]
     assert told["error_code"] == ErrorCode[code]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from anabranch.base.ids import TopicName
 from anabranch.log.config import LogConfig
@@ -82,6 +83,25 @@ def test_a_broker_without_a_replica_is_refused_and_counts_for_nothing(served: Se
 
 
 @pytest.mark.parametrize(
+    ("epoch", "code", "high_watermark"),
+    [
+        (6, ErrorCode.not_leader_or_follower, 0),
+        (7, ErrorCode.none, 1),
+        (8, ErrorCode.none, 1),  # of which the image does not know yet
+        (-1, ErrorCode.none, 1),
+    ],
+)
+def test_a_broker_that_has_restarted_since_it_asked_is_refused(
+    served: Served, epoch: int, code: ErrorCode, high_watermark: int
+) -> None:
+    partition = put(served, "a")
+    served.host.replication.epoch_of = lambda broker: 7
+    who = {"replica_state": {"replica_id": 2, "replica_epoch": epoch}, "extra": {"current_leader_epoch": 3}}
+    got = served.fetch([("t", 0, 1)], **who).parts[PLACE]
+    assert (got.error_code, partition.high_watermark) == (code, high_watermark)
+
+
+@pytest.mark.parametrize(
     ("offset", "extra", "code"),
     [
         (2, {}, ErrorCode.offset_out_of_range),
@@ -156,6 +176,27 @@ async def test_a_follower_is_woken_by_what_is_written_and_a_consumer_by_what_is_
     await asyncio.wait_for(appended.acknowledged, 60)
     got = Answered(served, read_answer(FETCH, 16, await asyncio.wait_for(consumer.answered, 60)))
     assert got.sizes[PLACE] > 0
+
+
+async def test_a_throttled_follower_is_given_what_is_let_through_once_it_is_woken(served: Served) -> None:
+    """What its fetch finds when it looks is not paid for twice, or a busy partition would never be moved."""
+    change(served, epoch=3, in_sync=(1,))
+    topic = served.host.topic("t")
+    other = partition_image(1, epoch=3, replicas=(1, 2))
+    served.host.change_topic(replace(topic.image, partitions=(*topic.image.partitions, other)))
+    topic.image = replace(topic.image, config={"leader.replication.throttled.replicas": "*"})
+    throttle = served.host.replication.leader_throttle
+    throttle.rate = lambda: 10
+    throttle.let_through(1000)
+    partition = put(served, "a")
+    who = {"replica_state": {"replica_id": 2, "replica_epoch": -1}, "extra": {"current_leader_epoch": 3}}
+    follower = served.fetch_raw([("t", 0, 0), ("t", 1, 0)], max_wait=HOUR_MS, **who)
+    assert isinstance(follower, Fetch)
+    served.clock.ms += 1000 * 100
+    partition.append(memoryview(records("b")), 1)
+    got = Answered(served, read_answer(FETCH, 16, await asyncio.wait_for(follower.answered, 60)))
+    assert got.sizes[PLACE] == partition.log.size_bytes
+    assert throttle.is_exceeded
 
 
 def test_fewer_in_sync_than_there_have_to_be(served: Served) -> None:
