@@ -6,10 +6,11 @@ A node of this id may be there when a broker registers:
 
     of another living process                     refused: two brokers cannot have one id
     of an earlier start of this very data folder  removed at once, so that a quick restart need not wait until
-                                                  the session of the process that was killed is over
+    of a process that had this very port          the session of the process that was killed is over
 
 Whose it is, is told by the data folder, which only one process can have: it writes down each start's random
-`instance` before it registers (`partition/instances.py`).
+`instance` before it registers (`partition/instances.py`).  If the folder was lost with its disk, the port
+tells: the broker listens there before it registers, so nobody else on this machine does.
 
 When the session was lost and the store has opened another, the broker registers again, until it works.
 Meanwhile it goes on serving: what it leads is fenced by epochs, not by this node.
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+_PATIENCE_S = 30.0
 
 
 class Registration:
@@ -54,12 +56,26 @@ class Registration:
         store.session.subscribe(self._session_changed)
 
     async def register(self, broker: BrokerImage, former: Collection[str] = ()) -> None:
-        """Tell the cluster that this broker is there.  Exists if another process has its id.
+        """Tell the cluster that this broker, which listens, is there.  Exists if another process has its id.
 
-        `former` are the instances that its data folder has seen.
+        `former` are the instances that its data folder has seen.  A session that is not there is waited
+        for: the start may have taken longer than it lasts.
         """
         broker = msgspec.structs.replace(broker, gives_way=bool(self._give_way))
-        await self._enter(broker, former)
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._chance)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_S
+        while True:
+            session, changes = self._store.session, dict(self._store.session.changes)
+            try:
+                await self._enter(broker, former)
+                break
+            except Unavailable as error:
+                is_connected = session.state is SessionState.CONNECTED and session.changes == changes
+                if is_connected or loop.time() > deadline:
+                    raise
+                log.warning("broker %d: not registered yet: %s", broker.id, error)
+            await asyncio.sleep(backoff.next_s())
         self._brokers[broker.id] = broker, former
 
     async def give_way(self, id: BrokerId, why: str) -> None:
@@ -153,7 +169,13 @@ def document_of(broker: BrokerImage) -> BrokerDocument:
 
 
 def is_stale(found: BrokerDocument, broker: BrokerImage, former: Collection[str]) -> bool:
-    """Whether what was `found` is of this process, or of an earlier one that had its data folder."""
+    """Whether what was `found` is of this process, or of an earlier one that had its data folder or port."""
+    if broker.host_id and (found.host_id, found.host, found.port) == (
+        broker.host_id,
+        broker.host,
+        broker.port,
+    ):
+        return True
     if not broker.directory or found.directory != broker.directory:
         return False
     return found.instance == broker.instance or found.instance in former

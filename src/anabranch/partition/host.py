@@ -230,7 +230,7 @@ class PartitionHost:
     def move_stray(self, stored: Stored) -> None:
         """Move a folder aside if it is of no partition that this broker has."""
         topic = self._by_folder(stored)
-        if topic is not None and self._has_replica(topic, stored.partition):
+        if topic is not None and self.has_replica(topic, stored.partition):
             is_open = topic.replicas[stored.partition] is not None
             if is_open or stored.owner in (None, id_text(topic.topic_id)):
                 return
@@ -247,11 +247,6 @@ class PartitionHost:
                 aside,
                 KEPT_DAYS,
             )
-
-    def _has_replica(self, topic: ServedTopic, index: int) -> bool:
-        """Whether this broker is to have the partition: it may have been moved while this broker was away."""
-        states = topic.image.partitions
-        return index < len(states) and self._broker in states[index].replicas
 
     def _by_folder(self, stored: Stored) -> ServedTopic | None:
         if stored.topic is not None:
@@ -433,18 +428,24 @@ class PartitionHost:
     # --- start and stop
 
     def recover(self) -> None:
-        """Open every log there is if the last stop was not a clean one.  Blocks.
+        """As `recovering`, in one go.  Blocks."""
+        for _ in self.recovering():
+            pass
+
+    def recovering(self) -> Iterator[None]:
+        """Open every log there is if the last stop was not a clean one, and yield after each.
 
         From here on only the next clean stop is one.
         """
         self._is_started = True
         if not self._clean:
             log.warning("the last stop was not clean: recovering the logs in %s", self.data)
-            for topic in self._by_name.values():
+            for topic in self.topics():
                 for index in range(len(topic.partitions)):
                     folder = partition_folder(self.data, topic.name, index)
-                    if self._has_replica(topic, index) and self._disk.exists(folder):
+                    if self.has_replica(topic, index) and self._disk.exists(folder):
                         self.replica_of(topic, index)
+                        yield
         self._clean = True
         if self._marked:
             self._disk.remove(self.data / CLEAN_STOP)

@@ -75,12 +75,23 @@ def test_an_old_document_is_read() -> None:
     ],
 )
 def test_whose_a_node_is(instance: str, directory: str, stale: bool) -> None:
-    found = replace(document_of(ME), instance=instance, directory=directory)
+    found = replace(document_of(ME), instance=instance, directory=directory, port=9192)
+    assert is_stale(found, ME, {"first"}) is stale
+
+
+@pytest.mark.parametrize(
+    ("host_id", "port", "stale"),
+    [("machine", 9092, True), ("another machine", 9092, False), ("machine", 9192, False)],
+)
+def test_who_had_this_very_port_is_gone(host_id: str, port: int, stale: bool) -> None:
+    """Also if its folder went with its disk, so that nothing else tells whose the node is."""
+    found = replace(document_of(ME), host_id=host_id, port=port, directory="another", instance="unheard of")
     assert is_stale(found, ME, {"first"}) is stale
 
 
 def test_without_a_folder_nothing_is_ones_own() -> None:
     nameless = BrokerImage(B1, "h", 1)
+    assert nameless.host_id is None
     assert not is_stale(document_of(nameless), nameless, {""})
 
 
@@ -124,7 +135,7 @@ async def test_a_controller_that_lives_stays(store: EmbeddedStore) -> None:
 
 async def test_the_id_of_another_process_is_refused(store: EmbeddedStore) -> None:
     other = store.new_session()
-    await (await registration(other))[0].register(replace(ME, directory="another"))
+    await (await registration(other))[0].register(replace(ME, directory="another", host_id="another machine"))
     with pytest.raises(Exists, match=r"broker id 1 is in use by another process; set another node\.id"):
         await (await registration(store))[0].register(ME, {"first"})
     await other.close()
@@ -187,3 +198,26 @@ async def test_it_gives_way_as_long_as_there_is_a_reason(store: EmbeddedStore) -
     await one.lead_again(B1, "it stops")
     assert not watcher.image.brokers[B1].gives_way
     assert watcher.image.brokers[B1] == replace(ME, epoch=watcher.image.brokers[B1].epoch)
+
+
+async def test_a_session_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    """A start that took longer than the session finds the store about to open another."""
+    store = Reopening.open(tmp_path / "metadata", DirectDisk(4))
+    mine, watcher = await registration(store)
+    store.session.become(SessionState.SUSPENDED)
+    store.refuses = 1
+    registering = asyncio.ensure_future(mine.register(ME))
+    await asyncio.sleep(0)
+    store.session.become(SessionState.CONNECTED)
+    await registering
+    assert B1 in watcher.image.brokers
+    await store.close()
+
+
+async def test_a_store_that_refuses_ends_the_start(tmp_path: Path) -> None:
+    store = Reopening.open(tmp_path / "metadata", DirectDisk(4))
+    mine, _ = await registration(store)
+    store.refuses = 1
+    with pytest.raises(Unavailable):
+        await mine.register(ME)
+    await store.close()
