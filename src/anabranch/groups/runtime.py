@@ -51,6 +51,7 @@ from anabranch.groups.effect_batches import batch_of, first_part
 from anabranch.groups.effects import Answer, Effects, Producer, Shard, Token
 from anabranch.groups.replaying import replay_from
 from anabranch.groups.unreadable import UnreadableShards
+from anabranch.partition.acknowledgements import is_safe
 from anabranch.partition.led_partitions import LedPartitions
 from anabranch.partition.partition import Partition
 from anabranch.records.control import Marker
@@ -81,9 +82,18 @@ class _Served(Generic[S]):
         self.held: dict[asyncio.Future[Answer], None] = {}
         """Of those that wait, the ones that wait for a later decision."""
         self.unsafe: asyncio.Future[None] | None = None
-        """Done when the last record that was written is safe."""
+        """Done when the last record that was written is safe, or nobody can say that."""
         self.outlive: Callable[[], None] = lambda: None
         """The shard does not end with the partition's leader any more: it is given up before."""
+
+    def pending(self) -> "asyncio.Future[None] | None":
+        """What answers wait for, if anything.  Raises if it can never come, as after a failed sync."""
+        if self.unsafe is not None and not is_safe(self.unsafe):
+            if not self.unsafe.done():
+                return self.unsafe
+            self.unsafe = self.partition.acknowledgement(self.partition.log_end)  # it may be safe by now
+            return self.unsafe
+        return None
 
     def abandon(self) -> None:
         """The partition is served here no more: nothing will come, nobody should wait."""
@@ -209,12 +219,11 @@ class Runtime(Generic[S]):
 
     async def settled(self, index: int) -> None:
         """Return when all that shard `index` knows by now is safe; raises as `ask`."""
-        unsafe = self._find(index).unsafe
-        if unsafe is None:
-            return
+        served = self._find(index)
         timeout_s = _PATIENCE_S if self._timeout_ms is None else self._timeout_ms() / 1000
         try:
-            await asyncio.wait_for(asyncio.shield(unsafe), timeout_s)
+            if (unsafe := served.pending()) is not None:
+                await asyncio.wait_for(asyncio.shield(unsafe), timeout_s)
         except TimeoutError as error:
             raise CoordinatorLoading(f"shard {index} waits for its replicas") from error
         except (AnabranchError, OSError) as error:
@@ -223,7 +232,7 @@ class Runtime(Generic[S]):
     def is_safe(self, index: int) -> bool:
         """Whether all that shard `index` knows is."""
         unsafe = self._find(index).unsafe
-        return unsafe is None or unsafe.done()
+        return unsafe is None or is_safe(unsafe)
 
     def let_go(self) -> None:
         """The node is about to stop: nobody waits for others any more, as members do for a rebalance."""
@@ -327,8 +336,12 @@ class Runtime(Generic[S]):
         return True
 
     def _answer_when_safe(self, served: _Served[S], effects: Effects) -> None:
-        unsafe = served.unsafe
-        if unsafe is None or unsafe.done():
+        try:
+            unsafe = served.pending()
+        except (AnabranchError, OSError) as error:
+            self._lost(served, effects, error)
+            return
+        if unsafe is None:
             answer(effects.replies)
         else:
             self._wait(served, effects, unsafe)

@@ -50,6 +50,11 @@ class Acknowledgements:
                 self.waiting.append(one)
 
 
+def is_safe(acknowledged: "asyncio.Future[None]") -> bool:
+    """It came, and said so; one that is done may also say that nobody knows."""
+    return acknowledged.done() and not acknowledged.cancelled() and acknowledged.exception() is None
+
+
 def _refuse(acknowledged: "asyncio.Future[None]", reason: Exception) -> None:
     if not acknowledged.done():
         acknowledged.set_exception(reason)

@@ -1,6 +1,7 @@
 """The way to a group's shard: where it is, loading it, what happens when it cannot be written or is gone."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -58,8 +59,8 @@ class Cluster:
         self.made += 1
         self.add()
 
-    def add(self) -> None:
-        add_topic(self.host, OFFSETS_TOPIC, TOPIC_ID, PARTITIONS, cleanup_policy="compact")
+    def add(self, **config: str) -> None:
+        add_topic(self.host, OFFSETS_TOPIC, TOPIC_ID, PARTITIONS, cleanup_policy="compact", **config)
 
 
 class Coordinated:
@@ -330,6 +331,31 @@ async def test_a_member_that_goes_while_the_disk_is_full_goes_when_it_is_not(
             await until(lambda: len(refused) >= 3)
             assert members() == 1
         await until(lambda: not members())
+
+
+async def test_nothing_is_answered_from_what_could_not_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is about to stop: what it knows may be known to nobody after that."""
+
+    def bad_block(fd: int) -> None:
+        raise OSError(errno.EIO, "bad block")
+
+    async with coordinated(tmp_path, with_topic=False) as broker:
+        broker.cluster.add(flush_messages="1")
+
+        async def heartbeat(epoch: int) -> Answer:
+            request = Heartbeat("g", "m", epoch, None, None, 1000, frozenset(("orders",)), owned={})
+            return await broker.groups.submit(
+                "g", lambda shard, token, now_ms: shard.consumer.heartbeat(request, token, now_ms)
+            )
+
+        monkeypatch.setattr("os.fdatasync", bad_block)
+        first, second = await asyncio.gather(heartbeat(0), heartbeat(1))
+        third = await heartbeat(1)
+        assert broker.groups.known("g").consumer.describe("g")["members"], "it is in memory"
+        codes = [answer.get("error_code", 0) for answer in (first, second, third)]
+        assert codes == 3 * [ErrorCode.coordinator_not_available]
 
 
 async def test_a_decision_that_does_not_fit_one_batch_is_refused(tmp_path: Path) -> None:
