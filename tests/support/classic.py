@@ -81,6 +81,8 @@ class Groups:
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.losing = False
+        self.has_lost = False
+        """What was written before could not be made safe either: answers that stand on it fail."""
         self._chance = Random(seed)
         self._begin()
 
@@ -192,7 +194,7 @@ class Groups:
             self.timers.pop(timer, None)
             if time_ms is not None:
                 self.timers[timer] = time_ms
-        if effects.records and self.losing:
+        if self.has_lost or (effects.records and self.losing):
             _answer(effects.otherwise)
             refused = {"error_code": ErrorCode.not_coordinator}
             _answer([(token, refused) for token, _ in effects.replies])

@@ -19,9 +19,10 @@ class Turn(NamedTuple):
     config: GroupConfig
 
     def say(self, token: Token, answer: Answer) -> None:
-        """Answer `token`, whatever becomes of the records: it does not depend on them."""
+        """Answer `token`; an error whatever becomes of the records, since it promises nothing."""
         self.effects.reply(token, answer)
-        self.effects.reply_if_lost(token, answer)
+        if answer["error_code"]:
+            self.effects.reply_if_lost(token, answer)
 
     def watch(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Have the member's session looked at when it ends."""

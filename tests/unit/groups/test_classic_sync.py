@@ -20,6 +20,16 @@ def test_everybody_gets_what_the_leader_says() -> None:
     assert groups["g"].state == "Stable"
 
 
+def test_nobody_is_told_of_an_assignment_that_may_be_lost() -> None:
+    """Only errors are told all the same: they promise nothing."""
+    groups = Groups()
+    leader, follower = groups.make_stable("g", 2)
+    groups.has_lost = True
+    assert groups.sync("g", follower).code == ErrorCode.not_coordinator
+    assert groups.heartbeat("g", leader, may_hold=False).code == ErrorCode.not_coordinator
+    assert groups.sync("g", follower, generation=7).code == ErrorCode.illegal_generation
+
+
 def test_a_sync_of_the_wrong_kind() -> None:
     groups = Groups()
     (only,) = groups.make_stable("g", 1)
