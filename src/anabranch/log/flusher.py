@@ -167,6 +167,8 @@ class Flusher:
         self.times.observe(self._monotonic() - begun_s)
         self._named[opened] = newest
         opened.epochs.synced(epochs)
+        if opened.active.base_offset != newest:  # it was sealed meanwhile, and its indexes are not synced
+            end = min(end, newest)
         if opened.cuts == cuts:
             opened.recovery_point = max(opened.recovery_point, min(end, opened.log_end))
 

@@ -124,6 +124,24 @@ async def test_sealed_segments_alone_if_that_will_do(
     assert (log.recovery_point, disk.syncs) == (3, 5)
 
 
+async def test_a_segment_that_is_sealed_during_its_sync_is_synced_again(
+    log: LocalLog, disk: FailingDisk, threads: HeldThreads
+) -> None:
+    """The sync that runs has not got its indexes, nor its list of aborted transactions."""
+    flusher = Flusher(disk, threads, 2, SetClock())
+    fill(log, "ab")
+    flushed = asyncio.ensure_future(flusher.flush(log, 2))
+    await turns()
+    log.roll()
+    threads.let_go()
+    while threads.started < 2:
+        await asyncio.sleep(0)
+    assert log.recovery_point == 0 and not flushed.done()
+    threads.let_go()
+    await flushed
+    assert log.recovery_point == 2
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
 async def test_a_failed_sync_is_final(
     log: LocalLog, disk: FailingDisk, threads: HeldThreads, number: int
