@@ -82,6 +82,7 @@ def open_log(
         epochs = LeaderEpochs(disk, folder)
         if not bases:  # all that there was had been taken away
             epochs.clear()
+        trusted_end = recovery_point
         first_doubtful = _first_doubtful(disk, segments, clean, recovery_point)
         are_lost = epochs.is_empty and any(segment.size for segment in segments)
         if are_lost:  # only the batches tell them
@@ -106,9 +107,23 @@ def open_log(
         state = LogState(segments, start, end, min(recovery_point, end), epochs, Producers())
         opened = LocalLog(disk, clock, folder, config, state)
         restore_producers(disk, opened, names, first_doubtful)
+        _sync_rebuilt(disk, folder, opened.segments[first_doubtful:-1], trusted_end)
         opened.view = open_view(disk, clock, folder, config, end)
         undo.pop_all()
     return opened
+
+
+def _sync_rebuilt(disk: Disk, folder: Path, sealed: list[Segment], trusted_end: int) -> None:
+    """Make durable again what was written again below the checkpoint's recovery point.
+
+    The next start believes that checkpoint, if there is no other by then.
+    """
+    trusted = [segment for segment in sealed if segment.end_offset <= trusted_end]
+    for segment in trusted:
+        for sync in segment.syncers(indexes=True):
+            sync()
+    if trusted:
+        disk.sync_dir(folder)
 
 
 def _remove_leftovers(disk: Disk, folder: Path) -> list[str]:

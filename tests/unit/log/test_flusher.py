@@ -18,6 +18,7 @@ from anabranch.log.config import LogConfig
 from anabranch.log.flusher import Flusher, is_due
 from anabranch.log.index import OffsetIndex
 from anabranch.log.local_log import LocalLog
+from anabranch.log.paths import LEADER_EPOCHS
 from anabranch.log.recovery import open_log
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.log.truncation import truncate_to
@@ -27,6 +28,7 @@ from tests.sim.disk import MemoryDisk
 from tests.support.crashing_disk import FailingDisk
 from tests.support.logs import SetClock, fill, marker, open_log_in, put, records
 from tests.support.refusals import refused
+from tests.support.waiting import until
 from tests.support.worlds import Inline
 
 
@@ -134,9 +136,9 @@ async def test_a_segment_that_is_sealed_during_its_sync_is_synced_again(
     await turns()
     log.roll()
     threads.let_go()
-    while threads.started < 2:
-        await asyncio.sleep(0)
-    assert log.recovery_point == 0 and not flushed.done()
+    await until(lambda: threads.started == 2)
+    assert log.recovery_point == 0
+    assert not flushed.done()
     threads.let_go()
     await flushed
     assert log.recovery_point == 2
@@ -391,6 +393,26 @@ async def test_aborts_outlive_a_power_cut_after_a_roll(seed: int) -> None:
     left = open_log(memory.attach(Inline), SetClock(), folder, LogConfig(), clean=False, recovery_point=told)
     assert left.log_end == 3
     assert left.aborted_between(0, 2) == [AbortedTransaction(7, 0, 1, 2)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_aborts_outlive_a_power_cut_after_they_were_read_again(seed: int) -> None:
+    """Epochs that are gone have a start read all of the log, also what the checkpoint has as synced."""
+    memory = MemoryDisk(Random(seed), lambda: 0)
+    folder = Path("/data/orders-0")
+    with ThreadPoolExecutor(1) as pool:
+        disk = memory.attach(Inline)
+        log = open_log(disk, SetClock(), folder, LogConfig(), clean=True)
+        put(log, records("x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+        put(log, marker(7, commit=False))
+        log.roll()
+        fill(log, "a")
+        await Flusher(disk, pool, 1, SetClock()).flush(log, 3)
+    disk.remove(folder / LEADER_EPOCHS)
+    for _ in range(2):
+        left = open_log(memory.attach(Inline), SetClock(), folder, LogConfig(), clean=False, recovery_point=2)
+        assert left.aborted_between(0, 2) == [AbortedTransaction(7, 0, 1, 2)]
+        memory.power_cut()
 
 
 @pytest.mark.parametrize("seed", range(30))
