@@ -163,12 +163,13 @@ def banner(addresses: dict[str, str], data: Path, how: str) -> str:
 def _wait_for(pid: int, data: Path) -> int:
     """Wait until the supervisor `pid` serves, and say so."""
     while True:
+        ready = {}
         with suppress(OSError, ValueError):
             ready = json.loads((data / READY_FILE).read_bytes())
-            if ready["pid"] == pid:
-                addresses = {name: ready[name] for name in _PROTOCOLS if name in ready}
-                print(banner(addresses, data.absolute(), f"serves, supervisor is process {pid}"), flush=True)
-                return 0
+        if ready.get("pid") == pid:
+            addresses = {name: ready[name] for name in _PROTOCOLS if name in ready}
+            print(banner(addresses, data.absolute(), f"serves, supervisor is process {pid}"), flush=True)
+            return 0
         if os.waitpid(pid, os.WNOHANG) != (0, 0):
             raise CommandError("the cluster did not start", f"{data / SUPERVISOR_LOG} says why")
         time.sleep(_LOOK_S)
