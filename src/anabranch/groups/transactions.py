@@ -23,6 +23,8 @@ goes on with that: markers, which carry the new epoch, cannot hit the next trans
     CompleteAbort     done   end         refuse refuse
     CompleteCommit    refuse end         done   refuse
 
+Until all markers are written every end is to wait, as a client may be in its next transaction by then.
+
 A fence moves on by one epoch as well.  So an instance whose transaction timed out finds, when it aborts, that
 this is done, and goes on; once another instance has introduced itself the epoch is later still.
 """
@@ -233,8 +235,8 @@ _Verdict = str | ErrorCode
 _FIRST_PROTOCOL: dict[State, tuple[_Verdict, _Verdict]] = {
     State.EMPTY: (_REFUSE, _REFUSE),
     State.ONGOING: (_END, _END),
-    State.PREPARE_COMMIT: (_REFUSE, _LATER),
-    State.PREPARE_ABORT: (_LATER, _REFUSE),
+    State.PREPARE_COMMIT: (_LATER, _LATER),
+    State.PREPARE_ABORT: (_LATER, _LATER),
     State.COMPLETE_COMMIT: (_REFUSE, _DONE),
     State.COMPLETE_ABORT: (_DONE, _REFUSE),
 }
@@ -242,8 +244,6 @@ _FIRST_PROTOCOL: dict[State, tuple[_Verdict, _Verdict]] = {
 _SECOND_PROTOCOL: dict[State, tuple[tuple[_Verdict, _Verdict], tuple[_Verdict, _Verdict]]] = {
     State.EMPTY: ((_FENCED, _END), (_FENCED, _REFUSE)),
     State.ONGOING: ((_FENCED, _END), (_FENCED, _END)),
-    State.PREPARE_COMMIT: ((_REFUSE, _FENCED), (_LATER, _FENCED)),
-    State.PREPARE_ABORT: ((_LATER, _FENCED), (_REFUSE, _FENCED)),
     State.COMPLETE_COMMIT: ((_REFUSE, _END), (_DONE, _REFUSE)),
     State.COMPLETE_ABORT: ((_DONE, _END), (_REFUSE, _REFUSE)),
 }
@@ -287,6 +287,8 @@ def _verdict(current: Transaction, ending: Ending) -> _Verdict:
     from_old_id = current.epoch == 0 and producer == (current.previous_producer_id, LAST_EPOCH - 1)
     if producer.producer_id != current.producer_id and not from_old_id:
         return ErrorCode.invalid_producer_id_mapping
+    if current.state in PREPARED:
+        return _LATER  # before the epoch is looked at: a client may end its next transaction by now
     retried, first = _SECOND_PROTOCOL[current.state][ending.commit]
     if from_old_id or producer.epoch == current.epoch - 1:
         return retried

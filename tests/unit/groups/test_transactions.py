@@ -173,8 +173,8 @@ def judged(current: Transaction, epoch: int, *, commit: bool, version: int) -> o
     [
         (State.EMPTY, REFUSE, REFUSE),
         (State.ONGOING, END, END),
-        (State.PREPARE_COMMIT, REFUSE, LATER),
-        (State.PREPARE_ABORT, LATER, REFUSE),
+        (State.PREPARE_COMMIT, LATER, LATER),
+        (State.PREPARE_ABORT, LATER, LATER),
         (State.COMPLETE_COMMIT, REFUSE, DONE),
         (State.COMPLETE_ABORT, DONE, REFUSE),
     ],
@@ -191,8 +191,6 @@ def test_the_first_protocol(state: State, abort: object, commit: object) -> None
     [
         (State.EMPTY, (FENCED, END), (FENCED, REFUSE)),
         (State.ONGOING, (FENCED, END), (FENCED, END)),
-        (State.PREPARE_COMMIT, (REFUSE, FENCED), (LATER, FENCED)),
-        (State.PREPARE_ABORT, (LATER, FENCED), (REFUSE, FENCED)),
         (State.COMPLETE_COMMIT, (REFUSE, END), (DONE, REFUSE)),
         (State.COMPLETE_ABORT, (DONE, END), (REFUSE, REFUSE)),
     ],
@@ -205,6 +203,14 @@ def test_the_second_protocol(
             assert judged(one(state), epoch, commit=asks_commit, version=2) == verdict
         for epoch in (1, 4):
             assert judged(one(state), epoch, commit=asks_commit, version=2) == FENCED
+
+
+@pytest.mark.parametrize("state", PREPARED)
+@pytest.mark.parametrize("commit", [False, True])
+def test_while_markers_are_on_their_way_the_second_protocol_asks_to_wait(state: State, commit: bool) -> None:
+    """A client that aborts right after a commit is not fenced by itself (KAFKA-18464)."""
+    for epoch in (1, 2, 3, 4):
+        assert judged(one(state), epoch, commit=commit, version=2) == LATER
 
 
 def test_an_end_of_an_unknown_producer() -> None:
