@@ -47,6 +47,8 @@ _trouble = Seldom(log, 10.0)
 _NEWEST_FETCH = 17  # by topic ids
 _EARLIEST, _LATEST = -2, -1
 _FIRST_RETRY_S = 0.02
+_LEADER_IS_BEHIND = {ErrorCode.unknown_topic_id, ErrorCode.unknown_leader_epoch}
+"""Its image is older than ours: for some milliseconds, when a topic was made or a leader elected."""
 _OPENED_A_TURN = 16  # logs; half a millisecond each, if they are new
 
 Place = tuple[UUID, int]
@@ -149,6 +151,7 @@ class ReplicaFetcher:
             Place, Following
         ] = {}  # of these, those to sync before the leader is told of them
         self._later: dict[Place, float] = {}  # when those are due that failed
+        self._ahead: dict[Place, Backoff] = {}  # of them, those whose leader is behind
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
         self._work = asyncio.Event()
         self._session = FollowerSession(around.config.fetch_max_bytes)
@@ -165,6 +168,7 @@ class ReplicaFetcher:
         if following is not None:
             self._around.host.traffic.past.replication_bytes_in += following.fetched_bytes
         self._later.pop(place, None)
+        self._ahead.pop(place, None)
 
     @property
     def lag(self) -> int:
@@ -248,8 +252,11 @@ class ReplicaFetcher:
         """Whether it still is: its folder may be that of another topic of the name by now."""
         return self._following.get(place) is following and not following.replica.is_closed
 
-    def _failed(self, place: Place, name: str, error: Exception) -> None:
+    def _failed(self, place: Place, name: str, error: Exception, code: int = 0) -> None:
         pause_s = self._around.config.fetch_backoff_ms / 1000
+        if code in _LEADER_IS_BEHIND:
+            first = Backoff(_FIRST_RETRY_S, pause_s, self._around.random)
+            pause_s = self._ahead.setdefault(place, first).next_s()
         if place in self._followed:  # else what is never due would end each rest at once
             self._later[place] = self._around.clock.monotonic() + pause_s
         _trouble.warning(
@@ -359,8 +366,9 @@ class ReplicaFetcher:
         except DiskFailed:
             raise
         except (AnabranchError, OSError) as error:
-            self._failed(place, str(following.replica), error)
+            self._failed(place, str(following.replica), error, part.error_code)
             return
+        self._ahead.pop(place, None)
         opened = following.replica.log
         if dropped is not None or part.records or following.replica.high_watermark != before:
             self._around.host.touched.add(following.replica)

@@ -288,6 +288,22 @@ async def test_what_fails_is_put_off_and_holds_up_nothing(fetching: Fetching, wr
     assert (fetching.replica(0).log.log_end, fetching.replica(1).log.log_end) == (0, 2)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.unknown_topic_id, ErrorCode.unknown_leader_epoch])
+async def test_a_leader_whose_image_is_behind_is_asked_again_soon(
+    fetching: Fetching, code: ErrorCode
+) -> None:
+    """The first record of a new topic must not wait a second for its followers; a dead topic may."""
+    await fetching.fetches(1)
+    (fetcher,) = [each for _, _, each in fetching.followers.fetchers()]
+    place = next(iter(fetcher._followed))
+    waits = []
+    for _ in range(20):
+        fetcher._failed(place, "orders-0", Unavailable("not yet"), int(code))
+        waits.append(fetcher._later[place] - SystemClock().monotonic())
+    assert 0 < waits[0] < 0.03
+    assert waits[-1] > 40, "as everything else that fails"
+
+
 async def test_who_was_given_records_is_behind_the_others_the_next_time(fetching: Fetching) -> None:
     """A leader that has no room for a session begins with the first one, as long as it has something."""
     fetching.answers += [{0: {"records": batch(0, "a")}}, {1: {"records": batch(0, "b")}}]
