@@ -165,11 +165,31 @@ def test_the_state_of_the_partitions(cluster: LocalCluster) -> None:
 
 
 def test_pause_and_resume(cluster: LocalCluster) -> None:
+    """Also that a look at a topic does not wait for a broker that stands still."""
+    anabranch("topic", "create", "followed", "--partitions", "3", bootstrap=cluster.bootstrap)
+    (described,) = from_json(
+        anabranch("topic", "describe", "followed", "--json", bootstrap=cluster.bootstrap)
+    )
+    assert all(row["lag"] == {"1": 0, "2": 0, "3": 0} for row in described["partitions"]), described
     cluster.tell("pause", "broker-1")
     row = cluster.row("broker-1")
     assert row["state"] == "paused"
     assert Path(f"/proc/{row['pid']}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     assert "paused" in cluster.tell("pause", "broker-1", exit_code=1).stderr
+    began = time.monotonic()
+    others = ",".join(cluster.bootstrap.split(",")[1:])
+    (described,) = from_json(anabranch("topic", "describe", "followed", "--json", bootstrap=others))
+    took_s = time.monotonic() - began
+    by_leader = {row["leader"]: row for row in described["partitions"]}
+    standing, *moving = (by_leader[leader] for leader in (1, 2, 3))
+    assert (standing["leo"], standing["hw"], standing["lw"]) == (None, None, None)
+    assert set(standing["lag"].values()) == {None}
+    for row in moving:
+        assert row["lag"] == {"1": None, "2": 0, "3": 0}
+        assert (row["lw"], row["leo"]) == (0, 0)
+    assert took_s < 3 + 5 * slowness(), "the broker that stands still held it up"
+    shown = anabranch("topic", "describe", "followed", bootstrap=others).stdout
+    assert re.search(r"^ +\d +1 .* \? +\? +\? +1:\?,", shown, re.MULTILINE)
     cluster.tell("resume", "broker-1")
     assert cluster.row("broker-1")["state"] == "running"
     assert "not paused" in cluster.tell("resume", "broker-1", exit_code=1).stderr
