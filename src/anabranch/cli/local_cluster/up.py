@@ -166,12 +166,13 @@ def banner(addresses: dict[str, str], data: Path, how: str) -> str:
 def _wait_for(pid: int, data: Path, said_before: int) -> int:
     """Wait until the supervisor `pid` serves, and say so; or why not, as its log does after so many bytes."""
     while True:
+        ready: dict[str, Any] = {}
         with suppress(OSError, ValueError):
             ready = json.loads((data / READY_FILE).read_bytes())
-            if ready["pid"] == pid:
-                addresses = {name: ready[name] for name in _PROTOCOLS if name in ready}
-                print(banner(addresses, data.absolute(), f"serves, supervisor is process {pid}"), flush=True)
-                return 0
+        if ready.get("pid") == pid:
+            addresses = {name: ready[name] for name in _PROTOCOLS if name in ready}
+            print(banner(addresses, data.absolute(), f"serves, supervisor is process {pid}"), flush=True)
+            return 0
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             raise _why_not((data / SUPERVISOR_LOG).read_bytes()[said_before:], data, status)
