@@ -7,6 +7,7 @@ Parts get what they need as arguments, taken from the configuration and the worl
 parts, on a world of their own.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
@@ -164,7 +165,8 @@ class NodeParts:
             cluster.subscribe(subscriber)
         self.upkeep = Upkeep(self.host, self.disk, self.clock, dynamic, self._pools, self._worker)
         undo.callback(self.upkeep.abandon)
-        self.host.recover()
+        for _ in self.host.recovering():
+            await asyncio.sleep(0)  # it may take minutes, and a stop need not wait for more than one log
 
     def _replicate(self) -> None:
         """What follows, and what looks after those that follow."""

@@ -426,14 +426,20 @@ class PartitionHost:
 
         From here on only the next clean stop is one.
         """
+        for _ in self.recovering():
+            pass
+
+    def recovering(self) -> Iterator[None]:
+        """The same, log by log.  Whoever does not go on has to `abandon`: it stays an unclean stop."""
         self._is_started = True
         if not self._clean:
             log.warning("the last stop was not clean: recovering the logs in %s", self.data)
-            for topic in self._by_name.values():
+            for topic in self.topics():
                 for index in range(len(topic.partitions)):
                     folder = partition_folder(self.data, topic.name, index)
                     if self._has_replica(topic, index) and self._disk.exists(folder):
                         self.replica_of(topic, index)
+                        yield
         self._clean = True
         if self._marked:
             self._disk.remove(self.data / CLEAN_STOP)
