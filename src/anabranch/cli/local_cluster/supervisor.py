@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.base.errors import Invalid, NotFound
+from anabranch.base.errors import Invalid, NotFound, Unavailable
 from anabranch.cli.local_cluster.member import Member
 from anabranch.cli.local_cluster.plan import (
     BROKER,
@@ -110,9 +110,24 @@ class Supervisor:
         self._enlist(member)
         self._keep()
         member.want()
-        self._tasks.append(asyncio.ensure_future(member.run()))
-        await member.serving()
+        task = asyncio.ensure_future(member.run())
+        self._tasks.append(task)
+        try:
+            await member.serving()
+        except Unavailable as error:
+            await self._take_out(member, task)
+            raise Unavailable(f"{error}\n{member.planned.id} is not added") from error
         return member.row()
+
+    async def _take_out(self, member: Member, task: "asyncio.Task[None]") -> None:
+        """What has never served is no part of the cluster, and would be started again for ever."""
+        await member.stop()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self._tasks.remove(task)
+        del self._members[member.planned.id]
+        self._keep()
+        log.warning("%s: did not start, and is not added", member.planned.id)
 
     def _brokers(self) -> list[Member]:
         return [member for member in self._members.values() if member.planned.role == BROKER]
