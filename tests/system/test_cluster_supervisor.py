@@ -73,3 +73,8 @@ async def test_one_more_that_does_not_start_is_not_added(
     (row,) = await started.do("add", None)
     assert (row["id"], row["state"]) == ("broker-3", "running")
     assert kept(tmp_path) == [1, 2, 3]
+
+
+async def test_one_more_says_which_settings_stay(started: Supervisor) -> None:
+    (row,) = await started.do("add", None)
+    assert "(default.replication.factor=2, min.insync.replicas=1) until the next" in row["note"]

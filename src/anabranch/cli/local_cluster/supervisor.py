@@ -18,6 +18,7 @@ from anabranch.cli.local_cluster.plan import (
     Founded,
     Wanted,
     broker_process,
+    replication_defaults,
     zookeeper_process,
 )
 from anabranch.cli.local_cluster.ports import FreePorts
@@ -117,7 +118,22 @@ class Supervisor:
         except Unavailable as error:
             await self._take_out(member, task)
             raise Unavailable(f"{error}\n{member.planned.id} is not added") from error
-        return member.row()
+        return {**member.row(), "note": self._note()}
+
+    def _note(self) -> str | None:
+        """What the next `up` would set otherwise, with so many brokers."""
+        usual = replication_defaults(len(self._brokers()))
+        if all(usual[name] == value for name, value in self._defaults.items()):
+            return None
+        told = ", ".join(
+            f"{name}={self._defaults[name]}"
+            for name in ("default.replication.factor", "min.insync.replicas")
+            if name in self._defaults
+        )
+        return (
+            f"settings of replicas stay as `up` gave them ({told or 'of internal topics'}) "
+            "until the next `cluster down` and `up`; topics that are there keep the replicas they have"
+        )
 
     async def _take_out(self, member: Member, task: "asyncio.Task[None]") -> None:
         """What has never served is no part of the cluster, and would be started again for ever."""
