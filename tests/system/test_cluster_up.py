@@ -232,10 +232,12 @@ def test_the_short_form(tmp_path: Path) -> None:
     command = [PROGRAM, "standalone", "--brokers", "2", "--kafka-port", "0", "--http-port", "-1"]
     command += ["--data", str(tmp_path / "data"), "--ready-file", str(tmp_path / "ready.json")]
     for sign, code in ((signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)):
-        process = subprocess.Popen(command, env=without_settings())
+        with (tmp_path / "errors.txt").open("w") as errors:
+            process = subprocess.Popen([*command, "--verbose"], env=without_settings(), stderr=errors)
         ready = wait_for_json(tmp_path / "ready.json", process)
         assert ready["kafka"].count(",") == ready["pulsar"].count(",") == 1
         assert "http" not in ready
+        assert "broker-2: serves" in (tmp_path / "errors.txt").read_text()
         pids = [row["pid"] for row in ready["processes"]]
         assert len(pids) == 3
         process.send_signal(sign)

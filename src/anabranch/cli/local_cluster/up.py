@@ -45,8 +45,11 @@ _LOOK_S = 0.02
 _PROTOCOLS = {"kafka": "Kafka", "pulsar": "Pulsar", "http": "HTTP", "zookeeper": "ZooKeeper"}
 
 
-def run_cluster(wanted: Wanted, started: float, *, detach: bool = False) -> int:
-    """Run a local cluster until it is told to stop; with `detach`, in a process of its own."""
+def run_cluster(wanted: Wanted, started: float, *, detach: bool = False, verbose: bool = False) -> int:
+    """Run a local cluster until it is told to stop; with `detach`, in a process of its own.
+
+    With `verbose` stderr is told what becomes of its processes, too, not only trouble.
+    """
     if wanted.brokers is not None and wanted.brokers < 1:
         raise Misuse(f"a cluster cannot have {wanted.brokers} brokers")
     if (wanted.data / META_PROPERTIES).exists():
@@ -67,7 +70,7 @@ def run_cluster(wanted: Wanted, started: float, *, detach: bool = False) -> int:
     if detach:
         (wanted.data / LOCK).write_text(f"{os.getpid()}\n")  # the lock is ours now
         _leave_the_terminal(wanted.data / SUPERVISOR_LOG)
-    _log_to(None if detach else wanted.data / SUPERVISOR_LOG)
+    _log_to(None if detach else wanted.data / SUPERVISOR_LOG, verbose)
     try:
         asyncio.run(_supervise(wanted, started))
     finally:
@@ -195,10 +198,10 @@ def _leave_the_terminal(output: Path) -> None:
         os.dup2(fd, ours)
 
 
-def _log_to(file: Path | None) -> None:
-    """Trouble is told on stderr, all of it in the file; without one, all on stderr."""
+def _log_to(file: Path | None, verbose: bool) -> None:
+    """Trouble is told on stderr, all of it in the file; without one, or if `verbose`, all on stderr."""
     shown = logging.StreamHandler()
-    shown.setLevel(logging.INFO if file is None else logging.WARNING)
+    shown.setLevel(logging.INFO if file is None or verbose else logging.WARNING)
     handlers: list[logging.Handler] = [shown]
     if file is not None:
         handlers.append(logging.FileHandler(file))
