@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -22,11 +23,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch import __version__
 from anabranch.cli.local_cluster.control import ask
+from anabranch.client.answers import check
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import CONTROLLER
+from anabranch.client.requests import Request
+from anabranch.client.settings import Settings
 from tests.support.broker import without_settings
 from tests.support.command import PROGRAM, anabranch, from_json
 from tests.support.local_cluster import LocalCluster, wait_for_json
 from tests.support.speed import slowness
 
+_ALTER_REASSIGNMENTS = 45
 BROKERS = ("broker-1", "broker-2", "broker-3")
 
 pytestmark = pytest.mark.jvm
@@ -201,6 +208,29 @@ def test_one_more(cluster: LocalCluster) -> None:
     assert row["state"] == "running"
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{row['ports']['kafka']}"})
     assert set(admin.list_topics(timeout=60).brokers) == {1, 2, 3, 4}
+
+
+def test_a_reassignment_and_how_far_it_is(cluster: LocalCluster) -> None:
+    """The broker that is added stands still."""
+
+    def status() -> Any:
+        return from_json(cluster.tell("status", "--bootstrap", cluster.bootstrap, "--json"))
+
+    anabranch("topic", "create", "moved", "--partitions", "1", bootstrap=cluster.bootstrap)
+    cluster.tell("pause", "broker-4")
+    part = {"partition_index": 0, "replicas": [4, 1]}
+    values = {"timeout": 60_000, "topics": [{"name": "moved", "partitions": [part]}]}
+    with Cluster(Settings(cluster.bootstrap)) as client:
+        check(client.send(CONTROLLER, Request(_ALTER_REASSIGNMENTS, values)).error_code, "the reassignment")
+    (row,) = status()["reassignments"]
+    assert (row["topic"], row["partition"], row["adding"], row["in_sync"]) == ("moved", 0, [4], [])
+    assert row["lag"] == {"4": None}
+    shown = cluster.tell("status", "--bootstrap", cluster.bootstrap).stdout
+    assert re.search(r"^reassignments: 1\n.* in_sync +lag\nmoved .* 4:\?$", shown, re.MULTILINE)
+    cluster.tell("resume", "broker-4")
+    deadline = time.monotonic() + 60
+    while status()["reassignments"]:
+        assert time.monotonic() < deadline
 
 
 def test_brokers_serve_on_without_zookeeper(cluster: LocalCluster) -> None:

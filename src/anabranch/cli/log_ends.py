@@ -43,6 +43,11 @@ class LogEnds:
         return None if end is None or own is None else max(0, end - own)
 
 
+def lag_cells(lags: Mapping[str, int | None], unknown: str = "?") -> list[str]:
+    """Of a table for people: `2:150,3:?`."""
+    return [f"{broker}:{unknown if lag is None else lag}" for broker, lag in lags.items()]
+
+
 def topics_and_ends(cluster: Cluster, names: list[str]) -> tuple[list[Any], LogEnds]:
     """What Metadata says of the topics, and how far their replicas are.
 

@@ -17,7 +17,7 @@ from anabranch.cli.client import (
 )
 from anabranch.cli.cluster_status import out_of_sync
 from anabranch.cli.failure import CommandError, Misuse
-from anabranch.cli.log_ends import LogEnds, topics_and_ends
+from anabranch.cli.log_ends import LogEnds, lag_cells, topics_and_ends
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, name_values
 from anabranch.cli.output import print_json, print_table
 from anabranch.client.answers import check, check_told
@@ -167,7 +167,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     unknown = "-" if row["leader"] is None else "?"
     shown = {name: value for name, value in row.items() if name not in ("start", "end")}
     shown |= {name: unknown for name in ("lw", "hw", "leo") if row[name] is None}
-    shown["lag"] = [f"{broker}:{unknown if lag is None else lag}" for broker, lag in row["lag"].items()]
+    shown["lag"] = lag_cells(row["lag"], unknown)
     return shown
 
 
