@@ -166,7 +166,7 @@ class NodeParts:
         self.upkeep = Upkeep(self.host, self.disk, self.clock, dynamic, self._pools, self._worker)
         undo.callback(self.upkeep.abandon)
         for _ in self.host.recovering():
-            await asyncio.sleep(0)  # the metadata session must not end meanwhile
+            await asyncio.sleep(0)  # the session lives on, and a stop waits for no more than one log
 
     def _replicate(self) -> None:
         """What follows, and what looks after those that follow."""

@@ -46,10 +46,22 @@ def test_the_life_of_a_topic(run: Run) -> None:
     (described,) = from_json(run("topic", "describe", "life", "--json"))
     assert [partition["partition"] for partition in described["partitions"]] == [0, 1, 2, 3, 4]
     assert {(p["start"], p["end"]) for p in described["partitions"]} == {(0, 0)}
+    assert {(p["lw"], p["hw"], p["leo"]) for p in described["partitions"]} == {(0, 0, 0)}
+    assert all(p["lag"] == {"1": 0} for p in described["partitions"])
     assert described["configs"] == {"max.message.bytes": "2000"}
     assert "max.message.bytes=2000" in run("topic", "describe", "life").stdout
     assert run("topic", "delete", "life").stdout == "deleted life\n"
     assert "life" not in [row["name"] for row in from_json(run("topic", "list", "--json"))]
+
+
+def test_how_far_the_logs_of_several_topics_are(run: Run, topic: str) -> None:
+    """Also that they are shown in the order in which they were asked for, each as often."""
+    run("topic", "create", f"{topic}-b", "-p", "1")
+    run("produce", f"{topic}-b", stdin="a\nb\nc\n")
+    shown = run("topic", "describe", f"{topic}-b", topic, f"{topic}-b").stdout.splitlines()
+    assert [line.split()[0] for line in shown if " id " in line] == [f"{topic}-b", topic, f"{topic}-b"]
+    assert shown[1].split() == ["partition", "leader", "replicas", "isr", "osr", "lw", "hw", "leo", "lag"]
+    assert shown[2].split() == ["0", "1", "1", "1", "0", "3", "3", "1:0"], "nobody is out of sync"
 
 
 def test_topics_that_are_or_are_not_there(run: Run, topic: str) -> None:

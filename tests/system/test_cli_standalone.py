@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,12 @@ Launch = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Start `anabranch standalone` in `tmp_path`; ended with the test."""
+    """Start `anabranch standalone`, or another `role`, in `tmp_path`; ended with the test."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    def start(*arguments: str, role: str = "standalone", **environment: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [PROGRAM, "standalone", "--kafka-port", "0", "--ready-file", "ready.json", *arguments],
+            [PROGRAM, role, "--kafka-port", "0", "--ready-file", "ready.json", *arguments],
             cwd=tmp_path,
             env={**without_settings(), **environment},
             stdout=subprocess.PIPE,
@@ -195,3 +196,29 @@ def test_a_second_signal_ends_it_at_once(launch: Launch, tmp_path: Path) -> None
     process.communicate(timeout=START_SECONDS)
     # Both may be pending at once: which is the second is not ours to say.
     assert process.returncode in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stands_still", [False, True])
+def test_a_start_is_given_up_when_told(launch: Launch, tmp_path: Path, stands_still: bool) -> None:
+    """A broker whose ZooKeeper is not there, or takes connections and says nothing."""
+    with socket.socket() as zookeeper, ExitStack() as held:
+        zookeeper.bind(("127.0.0.1", 0))
+        if stands_still:
+            zookeeper.listen()
+        place = f"127.0.0.1:{zookeeper.getsockname()[1]}"
+        process = launch(
+            "--id", "1", "--zookeeper", place, "--data", "data", "--verbose",
+            "--set", "broker.session.timeout.ms=60000", role="broker",
+        )  # fmt: skip
+        assert process.stderr is not None
+        assert "broker 1: starting" in process.stderr.readline()
+        if stands_still:
+            held.enter_context(zookeeper.accept()[0])
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=START_SECONDS)
+    assert time.monotonic() - began < 10 * slowness(), "it waited for ZooKeeper"
+    assert (process.returncode, out) == (0, "stopped before it served\n")
+    assert "Traceback" not in err
+    assert [file.name for file in (tmp_path / "data").iterdir()] == [".lock"]
+    assert not (tmp_path / "ready.json").exists()

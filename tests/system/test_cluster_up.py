@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -22,11 +23,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch import __version__
 from anabranch.cli.local_cluster.control import ask
+from anabranch.client.answers import check
+from anabranch.client.cluster import Cluster
+from anabranch.client.destinations import CONTROLLER
+from anabranch.client.requests import Request
+from anabranch.client.settings import Settings
 from tests.support.broker import without_settings
 from tests.support.command import PROGRAM, anabranch, from_json
 from tests.support.local_cluster import LocalCluster, wait_for_json
 from tests.support.speed import slowness
 
+_ALTER_REASSIGNMENTS = 45
 BROKERS = ("broker-1", "broker-2", "broker-3")
 
 pytestmark = pytest.mark.jvm
@@ -165,11 +172,31 @@ def test_the_state_of_the_partitions(cluster: LocalCluster) -> None:
 
 
 def test_pause_and_resume(cluster: LocalCluster) -> None:
+    """Also that a look at a topic does not wait for a broker that stands still."""
+    anabranch("topic", "create", "followed", "--partitions", "3", bootstrap=cluster.bootstrap)
+    (described,) = from_json(
+        anabranch("topic", "describe", "followed", "--json", bootstrap=cluster.bootstrap)
+    )
+    assert all(row["lag"] == {"1": 0, "2": 0, "3": 0} for row in described["partitions"]), described
     cluster.tell("pause", "broker-1")
     row = cluster.row("broker-1")
     assert row["state"] == "paused"
     assert Path(f"/proc/{row['pid']}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     assert "paused" in cluster.tell("pause", "broker-1", exit_code=1).stderr
+    began = time.monotonic()
+    others = ",".join(cluster.bootstrap.split(",")[1:])
+    (described,) = from_json(anabranch("topic", "describe", "followed", "--json", bootstrap=others))
+    took_s = time.monotonic() - began
+    by_leader = {row["leader"]: row for row in described["partitions"]}
+    standing, *moving = (by_leader[leader] for leader in (1, 2, 3))
+    assert (standing["leo"], standing["hw"], standing["lw"]) == (None, None, None)
+    assert set(standing["lag"].values()) == {None}
+    for row in moving:
+        assert row["lag"] == {"1": None, "2": 0, "3": 0}
+        assert (row["lw"], row["leo"]) == (0, 0)
+    assert took_s < 3 + 5 * slowness(), "the broker that stands still held it up"
+    shown = anabranch("topic", "describe", "followed", bootstrap=others).stdout
+    assert re.search(r"^ +\d +1 .* \? +\? +\? +1:\?,", shown, re.MULTILINE)
     cluster.tell("resume", "broker-1")
     assert cluster.row("broker-1")["state"] == "running"
     assert "not paused" in cluster.tell("resume", "broker-1", exit_code=1).stderr
@@ -181,6 +208,29 @@ def test_one_more(cluster: LocalCluster) -> None:
     assert row["state"] == "running"
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{row['ports']['kafka']}"})
     assert set(admin.list_topics(timeout=60).brokers) == {1, 2, 3, 4}
+
+
+def test_a_reassignment_and_how_far_it_is(cluster: LocalCluster) -> None:
+    """The broker that is added stands still."""
+
+    def status() -> Any:
+        return from_json(cluster.tell("status", "--bootstrap", cluster.bootstrap, "--json"))
+
+    anabranch("topic", "create", "moved", "--partitions", "1", bootstrap=cluster.bootstrap)
+    cluster.tell("pause", "broker-4")
+    part = {"partition_index": 0, "replicas": [4, 1]}
+    values = {"timeout": 60_000, "topics": [{"name": "moved", "partitions": [part]}]}
+    with Cluster(Settings(cluster.bootstrap)) as client:
+        check(client.send(CONTROLLER, Request(_ALTER_REASSIGNMENTS, values)).error_code, "the reassignment")
+    (row,) = status()["reassignments"]
+    assert (row["topic"], row["partition"], row["adding"], row["in_sync"]) == ("moved", 0, [4], [])
+    assert row["lag"] == {"4": None}
+    shown = cluster.tell("status", "--bootstrap", cluster.bootstrap).stdout
+    assert re.search(r"^reassignments: 1\n.* in_sync +lag\nmoved .* 4:\?$", shown, re.MULTILINE)
+    cluster.tell("resume", "broker-4")
+    deadline = time.monotonic() + 60
+    while status()["reassignments"]:
+        assert time.monotonic() < deadline
 
 
 def test_brokers_serve_on_without_zookeeper(cluster: LocalCluster) -> None:
@@ -212,10 +262,12 @@ def test_the_short_form(tmp_path: Path) -> None:
     command = [PROGRAM, "standalone", "--brokers", "2", "--kafka-port", "0", "--http-port", "-1"]
     command += ["--data", str(tmp_path / "data"), "--ready-file", str(tmp_path / "ready.json")]
     for sign, code in ((signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)):
-        process = subprocess.Popen(command, env=without_settings())
+        with (tmp_path / "errors.txt").open("w") as errors:
+            process = subprocess.Popen([*command, "--verbose"], env=without_settings(), stderr=errors)
         ready = wait_for_json(tmp_path / "ready.json", process)
         assert ready["kafka"].count(",") == ready["pulsar"].count(",") == 1
         assert "http" not in ready
+        assert "broker-2: serves" in (tmp_path / "errors.txt").read_text()
         pids = [row["pid"] for row in ready["processes"]]
         assert len(pids) == 3
         process.send_signal(sign)

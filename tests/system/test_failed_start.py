@@ -58,6 +58,64 @@ async def test_a_port_that_is_taken(tmp_path: Path, taken_port: int, option: str
     await again.stop()
 
 
+async def test_a_start_that_is_cancelled_wherever_it_is(tmp_path: Path) -> None:
+    first = node_on(tmp_path)
+    await first.start()
+    await first.stop()
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    turns = 0
+    while True:
+        node = node_on(tmp_path)
+        starting = asyncio.ensure_future(node.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if starting.done():
+            break
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert (tmp_path / CLEAN_STOP).exists(), "nothing was written since the clean stop"
+        turns += 1 + turns // 4
+    assert turns > 10
+    await starting
+    await node.stop()
+    assert await falls_to(descriptors, lambda: len(os.listdir("/proc/self/fd")))
+    assert await falls_to(threads, threading.active_count)
+
+
+async def test_a_recovery_that_is_cancelled(tmp_path: Path) -> None:
+    """The next start does all of it, and the one after that trusts the logs again."""
+    topics = [f"t{number}" for number in range(8)]
+    node = node_on(tmp_path)
+    await node.start()
+    for topic in topics:
+        await node.parts.cluster.create_topic(NewTopic(TopicName.from_kafka(topic)))
+        node.parts.host.partition(topic, 0)
+    await node.stop()
+    (tmp_path / CLEAN_STOP).unlink()
+    node = node_on(tmp_path)
+    starting = asyncio.ensure_future(node.start())
+    while not (opened := await opened_by(node)):
+        assert not starting.done()
+    assert opened < len(topics), "a stop waits for all of them"
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not (tmp_path / CLEAN_STOP).exists()
+    node = node_on(tmp_path)
+    await node.start()
+    assert await opened_by(node) >= len(topics), "the logs were trusted"
+    await node.stop()
+    assert (tmp_path / CLEAN_STOP).exists()
+
+
+async def opened_by(node: Node) -> int:
+    """How many logs it has open by the next turn of the loop."""
+    await asyncio.sleep(0)
+    host = getattr(getattr(node, "parts", None), "host", None)
+    return 0 if host is None else len(list(host.open_replicas()))
+
+
 async def used_folder(data: Path) -> dict[str, bytes]:
     """A folder that a broker has used; its files but those of the metadata."""
     node = node_on(data)

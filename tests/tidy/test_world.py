@@ -28,7 +28,7 @@ EXCEPTIONS = {
     "meta/embedded.py": ({"thread_pool"}, "for who opens a store alone; a node says which"),
     "meta/zookeeper.py": ({"thread_pool"}, "for who opens a store alone; a node says which"),
     "meta/zookeeper_kazoo.py": (
-        {"create_connection", "time"},
+        {"create_connection", "socket", "time"},
         "runs on threads and sockets of kazoo's own; a simulation has another store",
     ),
     "node.py": ({"real_world"}, "the world of a node in production is made here"),

@@ -3,6 +3,7 @@
 `up` runs the supervisor; the other commands tell it what to do, by the data folder that it was started with.
 """
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -139,8 +140,14 @@ def restart(id: Id, data: Data = _DATA, as_json: Json = False) -> None:
 
 @app.command("add")
 def add(data: Data = _DATA, as_json: Json = False) -> None:
-    """Start one more broker, with the settings that `up` was given; returns when it serves."""
-    _show(_ask(data, "add"), as_json)
+    """Start one more broker, with the settings that `up` was given; returns when it serves.
+
+    How many replicas topics have by default, and how many must be in sync, changes with the next `up`.
+    """
+    rows = _ask(data, "add")
+    if not as_json and (note := rows[0].pop("note")):
+        print(note, file=sys.stderr)
+    _show(rows, as_json)
 
 
 @app.command("down")

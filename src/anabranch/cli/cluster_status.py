@@ -4,17 +4,19 @@ under-replicated      a replica is not in sync
 under-min-ISR         fewer are in sync than `min.insync.replicas` asks for, or than there are replicas if it
                       asks for more: acks=all is refused
 offline               no leader
-reassignments         on their way to other brokers
+reassignments         on their way to other brokers: which of those that are added are in sync, and how far
+                      each is behind the leader's log end
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from anabranch.cli.client import TOPIC
+from anabranch.cli.log_ends import LogEnds, lag_cells, topics_and_ends
 from anabranch.cli.output import print_table
 from anabranch.client.answers import check_told
 from anabranch.client.cluster import Cluster
-from anabranch.client.destinations import ANY, CONTROLLER
+from anabranch.client.destinations import ANY, CONTROLLER, TopicPartition
 from anabranch.client.requests import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -85,7 +87,7 @@ def print_status(status: Row) -> None:
         ("offline", "offline"),
         ("reassignments", "reassignments"),
     ):
-        rows = status[key]
+        rows = [row | {"lag": lag_cells(row["lag"])} if "lag" in row else row for row in status[key]]
         print(f"{title}: {len(rows) or 'none'}")
         print_table(rows)
 
@@ -127,14 +129,34 @@ def _reassignments(cluster: Cluster) -> list[Row]:
     values = {"timeout": round(cluster.settings.timeout_s * 1000), "topics": None}
     answer = cluster.send(CONTROLLER, Request(LIST_PARTITION_REASSIGNMENTS, values))
     check_told(answer.error_code, answer.error_message, "the reassignments")
+    moving = {
+        TopicPartition(topic.name, part.partition_index): part
+        for topic in answer.topics
+        for part in topic.partitions
+    }
+    if not moving:
+        return []
+    topics, ends = topics_and_ends(cluster, sorted({partition.topic for partition in moving}))
+    found = {
+        TopicPartition(topic.name, one.partition_index): one for topic in topics for one in topic.partitions
+    }
     return [
         {
-            "topic": topic.name,
-            "partition": part.partition_index,
+            "topic": partition.topic,
+            "partition": partition.partition,
             "replicas": list(part.replicas),
             "adding": list(part.adding_replicas),
             "removing": list(part.removing_replicas),
+            **_progress(partition, list(part.adding_replicas), found.get(partition), ends),
         }
-        for topic in answer.topics
-        for part in topic.partitions
+        for partition, part in moving.items()
     ]
+
+
+def _progress(partition: TopicPartition, adding: list[int], now: Any | None, ends: LogEnds) -> Row:
+    """Of those that are added.  `now` is what Metadata says of the partition, None if it has just gone."""
+    leader, isr = (-1, []) if now is None else (now.leader_id, list(now.isr_nodes))
+    return {
+        "in_sync": [broker for broker in adding if broker in isr],
+        "lag": {str(broker): ends.lag(partition, leader, broker) for broker in adding},
+    }

@@ -2,8 +2,8 @@
 
     start the node -> ready file, banner -> wait -> stop the node
 
-The first SIGTERM or SIGINT stops it cleanly: no new work, answers in flight, flush, checkpoint.  The
-second ends the process where it stands, as kill -9 would, which the log survives.
+The first SIGTERM or SIGINT stops it cleanly: no new work, answers in flight, flush, checkpoint; a start is
+given up and undone.  The second ends the process where it stands, as kill -9 would, which the log survives.
 
 Nothing that a broker does not need is imported here before it serves: half a second is all there is.
 
@@ -53,9 +53,12 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, started: float) 
     retract(ready_file)  # one that was left behind would speak of another process
     node = Node(config, this_machine(config))
     try:
-        await node.start()
+        serves = await _started(node, told_to_stop)
     except (AnabranchError, OSError) as error:
         raise _why_not(error, config) from error
+    if not serves:
+        print("stopped before it served", flush=True)
+        return
     try:
         announce(ready_file, node.addresses, config.node.data_dir, id=config.node.node_id)
         print(_banner(node.addresses, config, time.monotonic() - started), flush=True)
@@ -65,6 +68,23 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, started: float) 
         retract(ready_file)
         await node.stop()
     print("stopped", flush=True)
+
+
+async def _started(node: Node, told_to_stop: asyncio.Event) -> bool:
+    """False if it was told to stop before it served; the start is undone."""
+    starting = asyncio.ensure_future(node.start())
+    told: asyncio.Future[Any] = asyncio.ensure_future(told_to_stop.wait())
+    ends: set[asyncio.Future[Any]] = {starting, told}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not starting.done():
+        _log.info("told to stop before the broker serves; the start is given up")
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 async def _end_of(node: Node, told_to_stop: asyncio.Event) -> None:

@@ -68,4 +68,5 @@ def _run_cluster(options: argparse.Namespace, started: float) -> int:
             ready_file=options.ready_file,
         ),
         started,
+        verbose=options.verbose,
     )

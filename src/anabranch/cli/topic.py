@@ -17,10 +17,11 @@ from anabranch.cli.client import (
 )
 from anabranch.cli.cluster_status import out_of_sync
 from anabranch.cli.failure import CommandError, Misuse
+from anabranch.cli.log_ends import LogEnds, lag_cells, topics_and_ends
 from anabranch.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, name_values
 from anabranch.cli.output import print_json, print_table
 from anabranch.client.answers import check, check_told
-from anabranch.client.cluster import EARLIEST, LATEST, Cluster
+from anabranch.client.cluster import Cluster
 from anabranch.client.destinations import ANY, CONTROLLER, TopicPartition
 from anabranch.client.requests import CREATE_PARTITIONS, DELETE_TOPICS, Request
 
@@ -100,48 +101,74 @@ def describe(
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show topics: partitions, leaders, replicas, offsets, settings."""
+    """Show topics: partitions, replicas, how far each of them is, settings.
+
+    replicas (AR), isr and osr: all of them, those in sync, those that are not. lw: the log's start. hw: the
+    high watermark, up to which consumers read. leo: the end of the leader's log. lag: how many offsets each
+    replica is behind that. A broker that does not answer within 3 s shows as ?, a partition without a
+    leader as -.
+    """
     with connected(bootstrap) as cluster:
-        described = [_describe(cluster, name, all_configs) for name in names]
+        described = _describe(cluster, names, all_configs)
     if as_json:
         print_json(described)
         return
     for topic in described:
         print(f"{topic['name']}  id {topic['id']}")
-        print_table(topic["partitions"])
+        print_table([_shown(row) for row in topic["partitions"]])
         for name, value in topic["configs"].items():
             print(f"  {name}={value}")
 
 
-def _describe(cluster: Cluster, name: str, all_configs: bool) -> dict[str, Any]:
-    partitions_of(cluster, name)  # or it is not there
-    (topic,) = cluster.metadata([name]).topics
-    check(topic.error_code, f"topic {name!r}")
-    settings = describe_configs(cluster, ANY, TOPIC, name)
-    led = {TopicPartition(name, one.partition_index) for one in topic.partitions if one.leader_id >= 0}
-    starts = cluster.offsets_at(dict.fromkeys(led, EARLIEST))
-    ends = cluster.offsets_at(dict.fromkeys(led, LATEST))
+def _describe(cluster: Cluster, names: list[str], all_configs: bool) -> list[dict[str, Any]]:
+    for name in names:
+        partitions_of(cluster, name)  # or it is not there
+    topics, ends = topics_and_ends(cluster, list(dict.fromkeys(names)))
+    found = {}
+    for topic in topics:
+        check(topic.error_code, f"topic {topic.name!r}")
+        settings = describe_configs(cluster, ANY, TOPIC, topic.name)
+        found[topic.name] = {
+            "name": topic.name,
+            "id": id_text(topic.topic_id) if topic.topic_id else None,
+            "partitions": [
+                _row(topic.name, one, ends)
+                for one in sorted(topic.partitions, key=lambda one: int(one.partition_index))
+            ],
+            "configs": {
+                setting.name: setting.value
+                for setting in sorted(settings, key=lambda setting: str(setting.name))
+                if all_configs or setting.config_source == _SET_ON_TOPIC
+            },
+        }
+    return [found[name] for name in names]
+
+
+def _row(topic: str, part: Any, ends: LogEnds) -> dict[str, Any]:
+    partition, leader = TopicPartition(topic, part.partition_index), part.leader_id
+    start, high_watermark = ends.starts.get(partition), ends.high_watermarks.get(partition)
     return {
-        "name": name,
-        "id": id_text(topic.topic_id) if topic.topic_id else None,
-        "partitions": [
-            {
-                "partition": one.partition_index,
-                "leader": one.leader_id if one.leader_id >= 0 else None,
-                "replicas": one.replica_nodes,
-                "isr": one.isr_nodes,
-                "osr": out_of_sync(one.replica_nodes, one.isr_nodes),
-                "start": starts.get(TopicPartition(name, one.partition_index)),
-                "end": ends.get(TopicPartition(name, one.partition_index)),
-            }
-            for one in sorted(topic.partitions, key=lambda one: int(one.partition_index))
-        ],
-        "configs": {
-            setting.name: setting.value
-            for setting in sorted(settings, key=lambda setting: str(setting.name))
-            if all_configs or setting.config_source == _SET_ON_TOPIC
-        },
+        "partition": part.partition_index,
+        "leader": leader if leader >= 0 else None,
+        "replicas": part.replica_nodes,
+        "isr": part.isr_nodes,
+        "osr": out_of_sync(part.replica_nodes, part.isr_nodes),
+        "start": start,
+        "end": high_watermark,
+        "lw": start,
+        "hw": high_watermark,
+        "leo": ends.ends.get(leader, {}).get(partition),
+        "lag": {str(broker): ends.lag(partition, leader, broker) for broker in part.replica_nodes},
     }
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for people, in whose table a log has one name for each of its ends."""
+    unknown = "-" if row["leader"] is None else "?"
+    shown = {name: value for name, value in row.items() if name not in ("start", "end")}
+    shown |= {name: unknown for name in ("lw", "hw", "leo") if row[name] is None}
+    shown["lag"] = lag_cells(row["lag"], unknown)
+    return shown
 
 
 @app.command("alter")

@@ -13,6 +13,8 @@ from anabranch.client.requests import CREATE_TOPICS, LIST_OFFSETS, Request
 from anabranch.client.sending import metadata
 
 EARLIEST, LATEST = -2, -1
+CONSUMER, DEBUGGER = -1, -2
+"""Who asks for offsets: the second is answered by followers, too, and by the log's end."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -77,7 +79,7 @@ class Cluster(Client):
         def ask() -> None:
             by_leader = self._by_leader([one for one in times if one not in found])
             started = [
-                self.start(leader, _list_offsets({one: times[one] for one in theirs}, committed))
+                self.start(leader, list_offsets({one: times[one] for one in theirs}, CONSUMER, committed))
                 for leader, theirs in by_leader.items()
             ]
             for pending in started:
@@ -97,11 +99,11 @@ class Cluster(Client):
         return grouped
 
 
-def _list_offsets(times: Mapping[TopicPartition, int], committed: bool) -> Request:
+def list_offsets(times: Mapping[TopicPartition, int], replica: int, committed: bool = False) -> Request:
     by_topic: dict[str, list[dict[str, int]]] = {}
     for partition, time_ms in times.items():
         one = {"partition_index": partition.partition, "current_leader_epoch": -1, "timestamp": time_ms}
         by_topic.setdefault(partition.topic, []).append(one)
     topics = [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
-    values = {"replica_id": -1, "isolation_level": int(committed), "topics": topics}
+    values = {"replica_id": replica, "isolation_level": int(committed), "topics": topics}
     return Request(LIST_OFFSETS, values)

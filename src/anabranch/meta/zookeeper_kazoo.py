@@ -13,9 +13,10 @@ Everything here runs on kazoo's threads.  `told` gets the events of watches and 
 
 import logging
 import math
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
@@ -161,6 +162,10 @@ class Client(KazooClient):  # type: ignore[misc]
         """The event loop moves.  If it does not for as long as a session lasts, its session is let end."""
         self._connection.beaten = time.monotonic()
 
+    def _safe_close(self) -> None:
+        self._connection.give_up_greeting()
+        super()._safe_close()
+
     def hand_over(self, call: Callable[[], None]) -> None:
         """Call back on the thread that answers come from, behind those that came before."""
         self.handler.completion_queue.put(call)
@@ -186,6 +191,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self.beaten = time.monotonic()
         self._told = told
         self._sent: dict[int | None, float] = {}  # by xid, when
+        self._is_greeting = False
+
+    def give_up_greeting(self) -> None:
+        """The client stops, and waits for a server that may never say anything: as if that had hung up."""
+        if self._is_greeting:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
         # Before it is sent; and the first of several pings, for who knows which one an answer is to.
@@ -204,7 +216,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if not isinstance(request, Connect):
             return super()._invoke(timeout, request, xid)
         self._sent.clear()
-        answer = super()._invoke(timeout, request, xid)
+        self._is_greeting = True
+        try:
+            if self.client._stopped.is_set():  # just now: nobody will give it up
+                raise ConnectionDropped("the client stops")
+            answer = super()._invoke(timeout, request, xid)
+        finally:
+            self._is_greeting = False
         granted = answer[0]
         if granted.time_out > 0:
             self.timeout_s = granted.time_out / 1000

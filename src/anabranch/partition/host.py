@@ -437,6 +437,11 @@ class PartitionHost:
 
         From here on only the next clean stop is one.
         """
+        for _ in self.recovering():
+            pass
+
+    def recovering(self) -> Iterator[None]:
+        """The same, log by log.  Whoever does not go on has to `abandon`: it stays an unclean stop."""
         self._is_started = True
         if not self._clean:
             log.warning("the last stop was not clean: recovering the logs in %s", self.data)

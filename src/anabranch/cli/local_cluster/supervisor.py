@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.base.errors import Invalid, NotFound
+from anabranch.base.errors import Invalid, NotFound, Unavailable
 from anabranch.cli.local_cluster.member import Member
 from anabranch.cli.local_cluster.plan import (
     BROKER,
@@ -18,6 +18,7 @@ from anabranch.cli.local_cluster.plan import (
     Founded,
     Wanted,
     broker_process,
+    replication_defaults,
     zookeeper_process,
 )
 from anabranch.cli.local_cluster.ports import FreePorts
@@ -110,9 +111,39 @@ class Supervisor:
         self._enlist(member)
         self._keep()
         member.want()
-        self._tasks.append(asyncio.ensure_future(member.run()))
-        await member.serving()
-        return member.row()
+        task = asyncio.ensure_future(member.run())
+        self._tasks.append(task)
+        try:
+            await member.serving()
+        except Unavailable as error:
+            await self._take_out(member, task)
+            raise Unavailable(f"{error}\n{member.planned.id} is not added") from error
+        return {**member.row(), "note": self._note()}
+
+    def _note(self) -> str | None:
+        """What the next `up` would set otherwise, with so many brokers."""
+        usual = replication_defaults(len(self._brokers()))
+        if all(usual[name] == value for name, value in self._defaults.items()):
+            return None
+        told = ", ".join(
+            f"{name}={self._defaults[name]}"
+            for name in ("default.replication.factor", "min.insync.replicas")
+            if name in self._defaults
+        )
+        return (
+            f"settings of replicas stay as `up` gave them ({told or 'of internal topics'}) "
+            "until the next `cluster down` and `up`; topics that are there keep the replicas they have"
+        )
+
+    async def _take_out(self, member: Member, task: "asyncio.Task[None]") -> None:
+        """What has never served is no part of the cluster, and would be started again for ever."""
+        await member.stop()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self._tasks.remove(task)
+        del self._members[member.planned.id]
+        self._keep()
+        log.warning("%s: did not start, and is not added", member.planned.id)
 
     def _brokers(self) -> list[Member]:
         return [member for member in self._members.values() if member.planned.role == BROKER]

@@ -45,8 +45,11 @@ _LOOK_S = 0.02
 _PROTOCOLS = {"kafka": "Kafka", "pulsar": "Pulsar", "http": "HTTP", "zookeeper": "ZooKeeper"}
 
 
-def run_cluster(wanted: Wanted, started: float, *, detach: bool = False) -> int:
-    """Run a local cluster until it is told to stop; with `detach`, in a process of its own."""
+def run_cluster(wanted: Wanted, started: float, *, detach: bool = False, verbose: bool = False) -> int:
+    """Run a local cluster until it is told to stop; with `detach`, in a process of its own.
+
+    With `verbose` stderr is told what becomes of its processes, too, not only trouble.
+    """
     if wanted.brokers is not None and wanted.brokers < 1:
         raise Misuse(f"a cluster cannot have {wanted.brokers} brokers")
     if (wanted.data / META_PROPERTIES).exists():
@@ -67,7 +70,7 @@ def run_cluster(wanted: Wanted, started: float, *, detach: bool = False) -> int:
     if detach:
         (wanted.data / LOCK).write_text(f"{os.getpid()}\n")  # the lock is ours now
         _leave_the_terminal(wanted.data / SUPERVISOR_LOG)
-    _log_to(None if detach else wanted.data / SUPERVISOR_LOG)
+    _log_to(None if detach else wanted.data / SUPERVISOR_LOG, verbose)
     try:
         asyncio.run(_supervise(wanted, started))
     finally:
@@ -166,7 +169,7 @@ def banner(addresses: dict[str, str], data: Path, how: str) -> str:
 def _wait_for(pid: int, data: Path, said_before: int) -> int:
     """Wait until the supervisor `pid` serves, and say so; or why not, as its log does after so many bytes."""
     while True:
-        ready = {}
+        ready: dict[str, Any] = {}
         with suppress(OSError, ValueError):
             ready = json.loads((data / READY_FILE).read_bytes())
         if ready.get("pid") == pid:
@@ -195,10 +198,10 @@ def _leave_the_terminal(output: Path) -> None:
         os.dup2(fd, ours)
 
 
-def _log_to(file: Path | None) -> None:
-    """Trouble is told on stderr, all of it in the file; without one, all on stderr."""
+def _log_to(file: Path | None, verbose: bool) -> None:
+    """Trouble is told on stderr, all of it in the file; without one, or if `verbose`, all on stderr."""
     shown = logging.StreamHandler()
-    shown.setLevel(logging.INFO if file is None else logging.WARNING)
+    shown.setLevel(logging.INFO if file is None or verbose else logging.WARNING)
     handlers: list[logging.Handler] = [shown]
     if file is not None:
         handlers.append(logging.FileHandler(file))
