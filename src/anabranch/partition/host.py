@@ -435,13 +435,8 @@ class PartitionHost:
     def recovering(self) -> Iterator[None]:
         """Open every log there is if the last stop was not a clean one, and yield after each.
 
-        From here on only the next clean stop is one.
+        From here on only the next clean stop is one.  Whoever does not go on has to `abandon`.
         """
-        for _ in self.recovering():
-            pass
-
-    def recovering(self) -> Iterator[None]:
-        """The same, log by log.  Whoever does not go on has to `abandon`: it stays an unclean stop."""
         self._is_started = True
         if not self._clean:
             log.warning("the last stop was not clean: recovering the logs in %s", self.data)
