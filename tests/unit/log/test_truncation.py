@@ -14,9 +14,9 @@ from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job, compact
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
-from anabranch.log.truncation import truncate_fully_and_start_at, truncate_to
+from anabranch.log.truncation import finish_cut, truncate_fully_and_start_at, truncate_to
 from tests.support.compaction import compact_now, compacted_log, job_for, keyed, view_now, worker_here
-from tests.support.crashing_disk import Crash, CrashingDisk, FailingDisk
+from tests.support.crashing_disk import Crash, CrashingDisk, FailingDisk, RefusingDisk
 from tests.support.logs import a_disk, batches, contents, crash, fill, marker, open_log_in, put, records
 
 SMALL = {"segment_bytes": 400, "index_interval_bytes": 50}
@@ -98,6 +98,44 @@ def test_killed_at_every_step(tmp_path: Path, name: str) -> None:
         assert contents(again)[-1] == (again.log_end - 1, b"more")
         crash(again)
         shutil.rmtree(folder)
+    assert steps > 2
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_refused_at_every_step_nothing_is_appended_before_it_is_cut(tmp_path: Path, name: str) -> None:
+    cut, _ = CUTS[name]
+    original = a_log(tmp_path / "original")
+    point = original.recovery_point
+    crash(original)
+    shutil.copytree(tmp_path / "original", tmp_path / "whole")
+    whole = open_log_in(tmp_path / "whole", recovery_point=point, **SMALL)
+    cut(CrashingDisk(), whole)
+    steps, is_refused = 0, True
+    while is_refused:
+        folder = tmp_path / str(steps)
+        shutil.copytree(tmp_path / "original", folder)
+        disk = RefusingDisk()
+        log = open_log_in(folder, disk=disk, recovery_point=point, **SMALL)
+        known = state(log)[3:]
+        disk.arm(steps)
+        steps += 1
+        try:
+            cut(disk, log)
+        except DiskFull:
+            assert (log.cuts, state(log)[3:]) == (0, known)
+            for append in (lambda log=log: put(log, records("x")), log.roll):
+                with pytest.raises(DiskFull):
+                    append()
+            finish_cut(disk, log)
+        is_refused = disk.has_refused
+        disk.arm(1 << 60)
+        assert log.cut_due is None
+        assert finish_cut(disk, log) == []
+        assert (log.log_end, log.cuts, state(log)) == (whole.log_end, 1, state(whole)), f"step {steps}"
+        put(log, records("more"), 3)
+        left = state(log)
+        crash(log)
+        assert state(open_log_in(folder, clean=False, recovery_point=log.recovery_point, **SMALL)) == left
     assert steps > 2
 
 
