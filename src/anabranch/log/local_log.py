@@ -199,7 +199,7 @@ class LocalLog:
             log.warning("%s: the marker at offset %d is unreadable, passed over: %s", self.name, base, error)
             return
         if record is None:  # compaction took the marker away, the producer's epoch still counts
-            self.producers.fence(header)
+            self.producers.fence(header, base)
             return
         if marker is None:
             return

@@ -79,6 +79,7 @@ def _cut(
     was = opened.log_end
     opened.cut_due = (end, not kept)
     try:
+        producers = _producers_as_of(disk, opened, end) if kept else Producers()
         gone, begun = _cut_files(disk, opened, kept, position, end)
     except (DiskFull, OSError) as error:
         disk.handles.on_refusal(error)
@@ -89,7 +90,8 @@ def _cut(
     else:
         opened.epochs.clear()
     opened.cut([*kept, begun], end)
-    _restore_producers(disk, opened)
+    producers.committed, producers.aborted = opened.producers.committed, opened.producers.aborted
+    opened.producers = producers
     log.info("%s: cut, it ended at %d and ends at %d now", opened.name, was, opened.log_end)
     return gone
 
@@ -141,16 +143,27 @@ def _remove_snapshots(disk: Disk, opened: LocalLog, end: int) -> None:
             disk.remove(segment_file(opened.folder, offset, SNAPSHOT))
 
 
-def _restore_producers(disk: Disk, opened: LocalLog) -> None:
-    """The producers as they were at the end that the log has now; there are none if there were none."""
+def _producers_as_of(disk: Disk, opened: LocalLog, end: int) -> Producers:
+    """The producers as they were at `end`, and none if there are none.
+
+    They are known where nothing is cut that was replicated.  Else it is the last snapshot and what was
+    written since: that may block for longer than the cut.
+    """
     before = opened.producers
+    if not len(before):
+        return Producers()
+    known = before.as_of(end)
+    if known is not None:
+        return known
     opened.producers = Producers()
-    if len(before):
-        names = disk.list(opened.folder)
-        restore_producers(disk, opened, names, first_rebuilt=len(opened.segments))
-        for producer in opened.producers:
-            _recall_batches(producer, before.get(producer.producer_id), opened.log_end)
-    opened.producers.committed, opened.producers.aborted = before.committed, before.aborted
+    try:
+        restore_producers(disk, opened, disk.list(opened.folder), len(opened.segments), end)
+        replayed = opened.producers
+    finally:
+        opened.producers = before
+    for producer in replayed:
+        _recall_batches(producer, before.get(producer.producer_id), end)
+    return replayed
 
 
 def _recall_batches(producer: Producer, before: Producer | None, end: int) -> None:

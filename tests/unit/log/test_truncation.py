@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.errors import DiskFull, Unavailable
-from anabranch.log import compaction_swap
+from anabranch.log import compaction_swap, producer_replay, truncation
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job, compact
 from anabranch.log.local_log import LocalLog
@@ -288,11 +288,65 @@ def test_a_cut_keeps_every_batch_of_a_producer_that_may_come_again(tmp_path: Pat
     for i in range(6):
         put(log, records(str(i), producer_id=1, producer_epoch=0, base_sequence=i))
     put(log, records("z"))
-    assert last_offsets(log) == [1, 2, 3, 4, 5]
+    assert last_offsets(log) == [0, 1, 2, 3, 4, 5]
     truncate_to(a_disk(), log, 6)
-    assert last_offsets(log) == [1, 2, 3, 4, 5]
+    assert last_offsets(log) == [0, 1, 2, 3, 4, 5]
     truncate_to(a_disk(), log, 4)
-    assert last_offsets(log) == [1, 2, 3]
+    assert last_offsets(log) == [0, 1, 2, 3]
+
+
+def tail(log: LocalLog) -> list[int]:
+    """What producers have in flight when their leader is lost, and where logs may be cut."""
+    ends = []
+    for i in range(5):
+        ends.append(log.log_end)
+        put(log, records("x", producer_id=1, producer_epoch=0, base_sequence=9 + i))
+    ends.append(log.log_end)
+    put(log, marker(2, commit=True, epoch=1, coordinator=3))
+    put(log, records("x", producer_id=2, producer_epoch=1, base_sequence=0, transactional=True))
+    ends.append(log.log_end)
+    put(log, records("x", producer_id=3, producer_epoch=0, base_sequence=0))
+    return ends[::-1]
+
+
+def test_a_cut_of_what_was_not_replicated_reads_no_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be millions of them since the last snapshot, and nothing else goes on meanwhile."""
+    log = open_log_in(tmp_path)
+    for i in range(9):
+        put(log, records("a", producer_id=1, producer_epoch=0, base_sequence=i))
+        put(log, records("b", producer_id=2, producer_epoch=0, base_sequence=i, transactional=True))
+    ends = tail(log)
+    monkeypatch.setattr(truncation, "restore_producers", None)
+    for number, end in enumerate(ends):
+        truncate_to(a_disk(), log, end)
+        shutil.copytree(tmp_path, tmp_path / f"{number}")
+        replayed = open_log_in(tmp_path / f"{number}", clean=False)
+        assert state(log) == state(replayed)
+        assert [p.epoch for p in log.producers] == [p.epoch for p in replayed.producers]
+        shutil.rmtree(tmp_path / f"{number}")
+
+
+def test_a_disk_that_does_not_give_the_batches_leaves_the_producers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(tmp_path)
+    log.producers.safe_below(log.log_end)
+    known = state(log)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no descriptor")
+
+    monkeypatch.setattr(producer_replay, "_replay", refuse)
+    with pytest.raises(OSError, match="no descriptor"):
+        truncate_to(a_disk(), log, 9)
+    monkeypatch.undo()
+    assert state(log) == known
+    finish_cut(a_disk(), log)
+    left = state(log)
+    crash(log)
+    assert state(open_log_in(tmp_path, clean=False, **SMALL)) == left
 
 
 def last_offsets(log: LocalLog) -> list[int]:
