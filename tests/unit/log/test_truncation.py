@@ -157,6 +157,25 @@ def test_a_disk_that_refuses_leaves_a_log_that_can_be_cut_again(tmp_path: Path) 
     assert log.aborted_between(0, 9) == []
 
 
+def test_a_disk_that_refuses_for_long_leaves_no_name_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(tmp_path)
+
+    def refuse(_: Segment) -> None:
+        raise DiskFull("no room")
+
+    monkeypatch.setattr(Segment, "seal", refuse)
+    for attempt in [lambda: truncate_to(a_disk(), log, 9), *[lambda: finish_cut(a_disk(), log)] * 30]:
+        with pytest.raises(DiskFull):
+            attempt()
+    monkeypatch.undo()
+    for segment in finish_cut(a_disk(), log):
+        segment.remove()
+    assert log.log_end == 9
+    assert [name for name in os.listdir(tmp_path) if ".deleted" in name] == []
+
+
 def test_a_disk_that_refuses_takes_no_epochs(tmp_path: Path) -> None:
     """A follower is told where to cut by the epochs that it has, the second time as the first."""
     disk = FailingDisk()
