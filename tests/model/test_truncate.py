@@ -19,10 +19,12 @@ from anabranch.log.append_entries import append_entries
 from anabranch.log.append_fetched import append_fetched
 from anabranch.log.index import MappedIndex
 from anabranch.log.local_log import LocalLog
-from anabranch.log.producers import Producers
+from anabranch.log.producers import Producer, Producers
 from anabranch.log.transactions import AbortedTransaction
 from anabranch.log.truncation import truncate_fully_and_start_at, truncate_to
-from anabranch.records.batch import BatchHeader, read_header
+from anabranch.records.batch import HEADER_SIZE, BatchHeader, read_header
+from anabranch.records.control import read_marker
+from anabranch.records.record import iter_records
 from tests.support.compaction import compact_now, job_for
 from tests.support.logs import SetClock, batches, crash, marker, open_log_in, put, records, release_all
 from tests.support.topics import send
@@ -111,14 +113,14 @@ class Run:
         self.cleaned_to = 0
         self.decided_to = 0  # the log's end when it was compacted
         self.naive = Naive()
-        self.epoch = 0
-        self.sequences: dict[int, int] = {}
+        self.epoch = self.coordinator_epoch = 0
         self.readers: list[tuple[FileRange, bytes]] = []
         self.log = self.open(clean=True)
         self.follower_folder = folder / "follower"
         self.follower = open_log_in(self.follower_folder, disk=self.disk, **self.config)
 
     def open(self, *, clean: bool) -> LocalLog:
+        self.readers.clear()  # a process that has ended has none, and numbers what it removes anew
         return open_log_in(
             self.folder,
             clean=clean,
@@ -138,17 +140,19 @@ class Run:
         count = self.chance.randrange(1, 5)
         values = [str(self.chance.randrange(10 ** self.chance.randrange(1, 60))) for _ in range(count)]
         fields = {}
-        producer = self.chance.choice((-1, 1, 2, 3))
+        producer = self.chance.choice((-1, 1, 2, 3, 4))
         if producer >= 0:
-            sequence = self.sequences.get(producer, -1) + 1
-            is_open = self.log.producers.has_open_transaction(producer, 0)
+            known = self.log.producers.get(producer)
+            epoch, sequence = (0, 0) if known is None else (known.epoch, known.last_sequence + 1)
+            is_open = self.log.producers.has_open_transaction(producer, epoch)
+            if not is_open and self.chance.random() < 0.1:
+                epoch, sequence = epoch + self.chance.randrange(1, 3), 0
             fields = {
                 "producer_id": producer,
-                "producer_epoch": 0,
+                "producer_epoch": epoch,
                 "base_sequence": sequence,
                 "transactional": is_open or self.chance.random() < 0.4,
             }
-            self.sequences[producer] = sequence + count - 1
         batch = records(
             *values,
             keys=[str(self.chance.randrange(12)) for _ in values],
@@ -183,7 +187,16 @@ class Run:
         assert known is not None
         assert known.txn_first_offset is not None
         first, commit = known.txn_first_offset, self.chance.random() < 0.5
-        offset = put(self.log, marker(producer, commit=commit, timestamp=self.clock.ms), self.epoch)
+        epoch = known.epoch + self.chance.randrange(2)
+        self.coordinator_epoch += self.chance.randrange(2)
+        batch = marker(
+            producer,
+            commit=commit,
+            epoch=epoch,
+            coordinator=self.coordinator_epoch,
+            timestamp=self.clock.ms,
+        )
+        offset = put(self.log, batch, self.epoch)
         if not commit:
             undecided = self.log.producers.first_open_transaction
             stable = offset + 1 if undecided is None else undecided
@@ -234,9 +247,24 @@ class Run:
         assert self.recovery_point <= self.log.log_end
         if self.naive.epochs:
             self.epoch = max(self.epoch, self.naive.epochs[-1][0])
-        self.sequences = {p.producer_id: p.last_sequence for p in self.log.producers}
         self.check()
         self.check_producers()
+
+    def replicate(self) -> None:
+        """The high watermark moves: what is below is not to be undone."""
+        self.log.producers.safe_below(self.chance.randrange(self.naive.start, self.naive.end + 1))
+
+    def look_back(self) -> None:
+        """What the producers were, where it is known without reading, is what reading says."""
+        if self.is_trimmed or self.is_compacted:
+            return
+        for number, each in enumerate(self.naive.stored):
+            found = self.log.producers.as_of(each.first)
+            if found is not None:
+                same_producers(found, replayed(self.naive.stored[:number]))
+                again = found.as_of(self.naive.stored[number // 2].first)
+                if again is not None:
+                    same_producers(again, replayed(self.naive.stored[: number // 2]))
 
     def roll(self) -> None:
         if self.log.active.size:
@@ -381,18 +409,12 @@ class Run:
 
     def check_producers(self) -> None:
         """All that can be known of them from the list; what compaction took of it, snapshots know."""
-        expected = Producers()
-        for header, _ in self.naive.stored:
-            if header.producer_id >= 0:
-                if header.is_control:
-                    expected.complete(header, header.base_offset, 0, aborted=False)
-                else:
-                    expected.update(header, header.base_offset)
+        expected = replayed(self.naive.stored)
         if self.is_trimmed:  # they may know of batches that are out of sight
             return
         assert self.log.producers.first_open_transaction == expected.first_open_transaction
         if not self.is_compacted:
-            assert known(self.log.producers) == known(expected)
+            same_producers(self.log.producers, expected)
 
     def check_follower(self) -> None:
         """Everything that it has is as the leader has it, byte for byte."""
@@ -402,9 +424,38 @@ class Run:
                 assert theirs[header.base_offset] == data
 
 
-def known(producers: Producers) -> list[tuple[int, int, int, int, int | None]]:
+def replayed(stored: list[Stored]) -> Producers:
+    """What the batches say of their producers, read one by one."""
+    producers = Producers()
+    for header, data in stored:
+        if header.is_control:
+            told = read_marker(next(iter_records(header, memoryview(data)[HEADER_SIZE:])))
+            assert told is not None
+            producers.complete(header, header.base_offset, told.coordinator_epoch, aborted=not told.commit)
+        elif header.producer_id >= 0:
+            producers.update(header, header.base_offset)
+    return producers
+
+
+def same_producers(found: Producers, expected: Producers) -> None:
+    """Of the batches some may be known only, but the last of them."""
+    assert known(found) == known(expected)
+    assert found.first_open_transaction == expected.first_open_transaction
+    assert found.open_transactions == expected.open_transactions
+    for producer in expected:
+        batches = written(found.get(producer.producer_id))
+        assert batches == written(producer)[len(producer.batches) - len(batches) :]
+
+
+def written(producer: Producer | None) -> list[tuple[int, int, int]]:
+    assert producer is not None
+    return [(batch.last_sequence, batch.last_offset, batch.offset_delta) for batch in producer.batches]
+
+
+def known(producers: Producers) -> list[tuple[int, int, int, int, int | None, int]]:
     return sorted(
-        (p.producer_id, p.epoch, p.last_sequence, p.last_offset, p.txn_first_offset) for p in producers
+        (p.producer_id, p.epoch, p.last_sequence, p.last_offset, p.txn_first_offset, p.coordinator_epoch)
+        for p in producers
     )
 
 
@@ -417,12 +468,14 @@ OFTEN = ("append",) * 12 + (
     "end_transaction",
     "end_transaction",
     "tick",
+    "replicate",
     "follow",
     "read_slowly",
 )
 SELDOM = (
     "cut",
     "cut",
+    "look_back",
     "elect",
     "roll",
     "flush",

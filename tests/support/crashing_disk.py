@@ -4,8 +4,8 @@
     disk.arm(3)        # three changes of files or names go through, the fourth raises Crash
     disk.steps         # how many there were since
 
-What goes on afterwards raises Crash too: a dead process does nothing more.  `FailingDisk` is one that fails
-to sync, or is full, while everything else works.
+What goes on afterwards raises Crash too: a dead process does nothing more.  `RefusingDisk` refuses one step.
+`FailingDisk` is one that fails to sync, or is full, while everything else works.
 """
 
 from collections.abc import Callable
@@ -70,6 +70,19 @@ class CrashingDisk(DirectDisk):
     def write_whole(self, path: Path, data: bytes, *, sync: bool = True) -> None:
         self._step()
         super().write_whole(path, data, sync=sync)
+
+
+class RefusingDisk(CrashingDisk):
+    """One that refuses one step alone."""
+
+    has_refused = False
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self.has_refused = True
+            raise DiskFull("no room on the disk, this once")
+        self.steps += 1
 
 
 class _LimitedFile(File):

@@ -87,7 +87,7 @@ class MappedIndex:
             self._open().truncate(entries * self._entry.size)
 
     def rename(self, path: Path) -> None:
-        if self._disk.exists(self._path):
+        if path != self._path and self._disk.exists(self._path):
             self._disk.rename(self._path, path)
         self._path = path
         if self._file is not None:

@@ -65,6 +65,7 @@ class LocalLog:
         "_disk",
         "_marks",
         "config",
+        "cut_due",
         "cuts",
         "departed",
         "epochs",
@@ -97,6 +98,8 @@ class LocalLog:
         self.view: CompactedLog | None = None  # the compacted one, if there is any
         self.departed = 0  # segments that left the log, or were replaced
         self.cuts = 0  # what was begun before the last one may not be true of the log any more
+        self.cut_due: tuple[int, bool] | None = None
+        """Of a cut that the disk refused midway: where it is to end, and whether all of it goes."""
         self.written_bytes = 0  # since it was opened
         self._marks: dict[int, tuple[Segment, int]] = {}
         self._age = RollAge(clock, folder)
@@ -146,6 +149,8 @@ class LocalLog:
 
         If it raises, nothing was written: what follows the write only notes what the batches say anyway.
         """
+        if self.cut_due is not None:
+            raise self._half_cut()
         _, last, newest, named = parts[-1]
         segment = self.segments[-1]
         try:
@@ -194,7 +199,7 @@ class LocalLog:
             log.warning("%s: the marker at offset %d is unreadable, passed over: %s", self.name, base, error)
             return
         if record is None:  # compaction took the marker away, the producer's epoch still counts
-            self.producers.fence(header)
+            self.producers.fence(header, base)
             return
         if marker is None:
             return
@@ -208,6 +213,8 @@ class LocalLog:
 
     def roll(self, base: int | None = None) -> Segment:
         """Seal the active segment and start the next one, at the log's end or at `base` beyond it."""
+        if self.cut_due is not None:
+            raise self._half_cut()
         sealed = self.segments[-1]
         base = self.log_end if base is None else base
         assert base > sealed.base_offset, "an empty segment is not sealed: the next has its name"
@@ -373,6 +380,10 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, segments[-2:][0].base_offset)
         self.departed += 1
         self.cuts += 1
+        self.cut_due = None
+
+    def _half_cut(self) -> DiskFull:
+        return DiskFull(f"{self.name}: the disk refused to cut the log, nothing is appended until it is cut")
 
     # --- leaving
 

@@ -17,14 +17,17 @@ from anabranch.log.segment import Segment
 log = logging.getLogger(__name__)
 
 
-def restore_producers(disk: Disk, opened: LocalLog, names: Sequence[str], first_rebuilt: int) -> None:
-    """Fill in the producers, which know nothing yet; `names` are the folder's.
+def restore_producers(
+    disk: Disk, opened: LocalLog, names: Sequence[str], first_rebuilt: int, end: int | None = None
+) -> None:
+    """Fill in the producers, which know nothing yet, as of `end` or the log's; `names` are the folder's.
 
     The aborted transactions of segments from the `first_rebuilt` on are listed again, so the snapshot must
     not be one behind the first of them.
     """
     rebuilt = opened.segments[first_rebuilt:]
-    latest = rebuilt[0].base_offset if rebuilt else opened.log_end
+    end = opened.log_end if end is None else end
+    latest = rebuilt[0].base_offset if rebuilt else end
     start = opened.log_start
     bases = {segment.base_offset for segment in opened.segments}
     found = False
@@ -45,17 +48,20 @@ def restore_producers(disk: Disk, opened: LocalLog, names: Sequence[str], first_
                 disk.remove(path)
                 continue
             start, found = offset, True
+    opened.producers.known_from = start
     for segment in opened.segments:
-        if segment.end_offset > start and segment.size:
-            _replay(opened, segment, start, list_aborted=segment in rebuilt)
+        if segment.end_offset > start and segment.base_offset < end and segment.size:
+            _replay(opened, segment, start, end, list_aborted=segment in rebuilt)
 
 
-def _replay(opened: LocalLog, segment: Segment, start: int, *, list_aborted: bool) -> None:
-    """Tell the producers of every batch from `start` on."""
+def _replay(opened: LocalLog, segment: Segment, start: int, end: int, *, list_aborted: bool) -> None:
+    """Tell the producers of every batch from `start` to `end`."""
     first = segment.find(max(start, segment.base_offset))
     if first is None:
         return
     for position, header in segment.batches(first.position):
+        if header.base_offset >= end:
+            return
         if header.base_offset < start or header.producer_id < 0:
             continue
         batch = segment.file.pread(header.size_bytes, position) if header.is_control else b""

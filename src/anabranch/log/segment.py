@@ -370,9 +370,15 @@ class Segment:
                 yield sync
 
     def rename(self, suffix: str) -> None:
-        """Add `suffix` to the names of all files.  If the disk refuses one it may be tried again."""
-        self.file.rename(self.file.path.with_name(self.file.path.name + suffix))
-        self._suffix += suffix  # with that of a try that failed half way: `files` are to have one ending
+        """Add `suffix` to the names of all files; once some have another one, that to those that lack it.
+
+        So it may be tried again as often as the disk refuses.
+        """
+        suffix = self._suffix or suffix
+        path = segment_file(self.folder, self.base_offset, LOG + suffix)
+        if self.file.path != path:
+            self.file.rename(path)
+        self._suffix = suffix
         for index, kind in ((self.offset_index, OFFSET_INDEX), (self.time_index, TIME_INDEX)):
             index.rename(segment_file(self.folder, self.base_offset, kind + self._suffix))
         aborted = segment_file(self.folder, self.base_offset, TXN_INDEX)

@@ -20,13 +20,15 @@ in an election, if at all.
 The recovery point goes down with the end.  Whoever keeps it in a checkpoint writes that down before anything
 is appended: else a power cut could leave a log that is believed up to where the old end was.
 
-If it raises, the disk refused: the log is to be cut again before anything is appended.
+If it raises, the disk refused, and some of it may be done: files and log no longer agree.  `cut_due` says so,
+and nothing is appended until the log is cut again (`finish_cut`).
 """
 
 import logging
 from collections.abc import Sequence
 
 from anabranch.base.disk import Disk
+from anabranch.base.errors import DiskFull
 from anabranch.log import compacted, compaction_swap, producer_snapshot
 from anabranch.log.local_log import LocalLog
 from anabranch.log.paths import SNAPSHOT, segment_file
@@ -62,11 +64,42 @@ def truncate_fully_and_start_at(disk: Disk, opened: LocalLog, offset: int) -> li
     return _cut(disk, opened, [], None, offset)
 
 
+def finish_cut(disk: Disk, opened: LocalLog) -> list[Segment]:
+    """Cut the log again, if the disk refused that midway.  As `truncate_to`."""
+    if opened.cut_due is None:
+        return []
+    end, goes_whole = opened.cut_due
+    return truncate_fully_and_start_at(disk, opened, end) if goes_whole else truncate_to(disk, opened, end)
+
+
 def _cut(
     disk: Disk, opened: LocalLog, kept: Sequence[Segment], position: int | None, end: int
 ) -> list[Segment]:
     """Keep of the log `kept`, of the last one of them what lies before `position`, and go on at `end`."""
     was = opened.log_end
+    opened.cut_due = (end, not kept)
+    try:
+        producers = _producers_as_of(disk, opened, end) if kept else Producers()
+        gone, begun = _cut_files(disk, opened, kept, position, end)
+    except (DiskFull, OSError) as error:
+        disk.handles.on_refusal(error)
+        raise
+    # Last of what is written: by its epochs a leader tells where to cut, also if this is tried again.
+    if kept:
+        opened.epochs.truncate_end(end)
+    else:
+        opened.epochs.clear()
+    opened.cut([*kept, begun], end)
+    producers.committed, producers.aborted = opened.producers.committed, opened.producers.aborted
+    opened.producers = producers
+    log.info("%s: cut, it ended at %d and ends at %d now", opened.name, was, opened.log_end)
+    return gone
+
+
+def _cut_files(
+    disk: Disk, opened: LocalLog, kept: Sequence[Segment], position: int | None, end: int
+) -> tuple[list[Segment], Segment]:
+    """The segments that are out of the way, and the one to go on in.  If it raises, it may be done again."""
     _give_up_view(disk, opened, end)
     compaction_swap.revoke(disk, opened)
     gone = opened.segments[len(kept) :]
@@ -81,15 +114,7 @@ def _cut(
     except BaseException:
         begun.remove()  # or the log would be taken to end there already
         raise
-    # Last of what is written: by its epochs a leader tells where to cut, also if this is tried again.
-    if kept:
-        opened.epochs.truncate_end(end)
-    else:
-        opened.epochs.clear()
-    opened.cut([*kept, begun], end)
-    _restore_producers(disk, opened)
-    log.info("%s: cut, it ended at %d and ends at %d now", opened.name, was, opened.log_end)
-    return gone
+    return gone, begun
 
 
 def _shorten(segment: Segment, position: int | None, end: int) -> None:
@@ -118,16 +143,27 @@ def _remove_snapshots(disk: Disk, opened: LocalLog, end: int) -> None:
             disk.remove(segment_file(opened.folder, offset, SNAPSHOT))
 
 
-def _restore_producers(disk: Disk, opened: LocalLog) -> None:
-    """The producers as they were at the end that the log has now; there are none if there were none."""
+def _producers_as_of(disk: Disk, opened: LocalLog, end: int) -> Producers:
+    """The producers as they were at `end`, and none if there are none.
+
+    They are known where nothing is cut that was replicated.  Else it is the last snapshot and what was
+    written since: that may block for longer than the cut.
+    """
     before = opened.producers
+    if not len(before):
+        return Producers()
+    known = before.as_of(end)
+    if known is not None:
+        return known
     opened.producers = Producers()
-    if len(before):
-        names = disk.list(opened.folder)
-        restore_producers(disk, opened, names, first_rebuilt=len(opened.segments))
-        for producer in opened.producers:
-            _recall_batches(producer, before.get(producer.producer_id), opened.log_end)
-    opened.producers.committed, opened.producers.aborted = before.committed, before.aborted
+    try:
+        restore_producers(disk, opened, disk.list(opened.folder), len(opened.segments), end)
+        replayed = opened.producers
+    finally:
+        opened.producers = before
+    for producer in replayed:
+        _recall_batches(producer, before.get(producer.producer_id), end)
+    return replayed
 
 
 def _recall_batches(producer: Producer, before: Producer | None, end: int) -> None:

@@ -305,20 +305,36 @@ class ReplicaFetcher:
         """What we ask a leader for says what we have: with `flush.messages`, on the disk.
 
         What an earlier process had written and not synced is there after a kill, and not after a power cut.
+        A cut that the disk refused, or the checkpoint of it, is done first: the log has less than it says.
         One that cannot be synced now is due no more.
         """
-        flusher = self._around.host.flusher
         unsynced, self._unsynced = self._unsynced, {}
-        logs = [(*one, one[1].replica.log) for one in unsynced.items() if not one[1].replica.is_closed]
-        await asyncio.gather(
-            *(
-                self._settle(place, following, flusher.flush(opened, opened.log_end))
-                for place, following, opened in logs
-                if is_due(opened)
-            )
-        )
+        settling: list[asyncio.Task[None]] = []
+        try:
+            for place, following in unsynced.items():
+                if following.replica.is_closed:
+                    continue
+                try:
+                    written = self._owed(following)
+                except (AnabranchError, OSError) as error:
+                    self._put_off(place, following, error)
+                    continue
+                if written is not None:
+                    settling.append(asyncio.ensure_future(self._settle(place, following, written)))
+                    await asyncio.sleep(0)
+        finally:
+            await asyncio.gather(*settling)
         for place in self._unsynced:
             due.pop(place, None)
+
+    def _owed(self, following: Following) -> Awaitable[None] | None:
+        """What is to be waited for before the leader is asked."""
+        replica = following.replica
+        if not replica.is_settled:
+            return self._around.truncated(following, replica.finish_cut(self._around.disk))
+        if is_due(replica.log):
+            return self._around.host.flusher.flush(replica.log, replica.log.log_end)
+        return None
 
     async def _ask(self, request: Request, timeout_s: float) -> Any:
         address = self._around.address_of(self._leader)
@@ -366,7 +382,10 @@ class ReplicaFetcher:
         except DiskFailed:
             raise
         except (AnabranchError, OSError) as error:
-            self._failed(place, str(following.replica), error, part.error_code)
+            if following.replica.is_settled:
+                self._failed(place, str(following.replica), error, part.error_code)
+            else:
+                self._put_off(place, following, error)
             return
         self._ahead.pop(place, None)
         opened = following.replica.log
@@ -390,8 +409,12 @@ class ReplicaFetcher:
         except DiskFailed:
             raise
         except (AnabranchError, OSError) as error:
-            self._failed(place, str(following.replica), error)
-            self._unsynced[place] = following
+            self._put_off(place, following, error)
+
+    def _put_off(self, place: Place, following: Following, error: Exception) -> None:
+        """The leader is not asked before what failed is done."""
+        self._failed(place, str(following.replica), error)
+        self._unsynced[place] = following
 
     def _count(self, place: Place, following: Following, part: Any) -> None:
         """Of what is throttled, so that all together are held to the rate."""

@@ -70,6 +70,8 @@ class Following:
         The caller has it written down that the log was cut, and removes their files later.
         Corrupt if it is nothing that could follow what is there.
         """
+        if self.replica.log.cut_due is not None:
+            return self.replica.finish_cut(self._disk)
         if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
             return self._part_ways(part.diverging_epoch.epoch, part.diverging_epoch.end_offset)
         opened = self.replica.log
@@ -91,6 +93,8 @@ class Following:
     def begin_within(self, start: int, end: int) -> list[Segment] | None:
         """The leader's log is from `start` to `end`, and ours ends elsewhere.  As `answered`."""
         opened = self.replica.log
+        if opened.cut_due is not None:
+            return self.replica.finish_cut(self._disk)
         if opened.log_end < start or end < opened.log_start:
             start = min(max(start, opened.log_start), end)
             dropped = truncate_fully_and_start_at(self._disk, opened, start)

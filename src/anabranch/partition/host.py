@@ -405,6 +405,9 @@ class PartitionHost:
     def _lead(self, topic: ServedTopic, index: int) -> Partition:
         state = topic.led_by(self._broker, index)
         replica = self.replica_of(topic, index)
+        if not replica.is_settled:
+            self.touched.add(replica)  # whoever looks after it finishes that
+            raise DiskFull(f"{replica}: its log was cut, it is led once that is on the disk")
         partition = topic.partitions[index] = Partition(replica, state, self._around)
         partition.is_ended = index in topic.image.terminated
         replica.lead(partition)
@@ -466,6 +469,7 @@ class PartitionHost:
     def close(self, *, clean: bool = True) -> None:
         """Close every log and, after a clean stop, leave the mark that says so, if the disk lets us."""
         for replica in self.open_replicas():
+            clean = clean and replica.log.cut_due is None
             try:
                 replica.log.close()
             except (AnabranchError, OSError) as error:

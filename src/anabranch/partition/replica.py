@@ -12,18 +12,31 @@ A role is never revived: `lead` takes a new one each time, `resign` drops the on
 
 from typing import TYPE_CHECKING
 
+from anabranch.base.disk import Disk
 from anabranch.base.ids import TopicName
 from anabranch.base.waiters import Waiters
 from anabranch.log.checkpoints import TopicPartition
 from anabranch.log.config import LogConfig
 from anabranch.log.local_log import LocalLog
+from anabranch.log.segment import Segment
+from anabranch.log.truncation import finish_cut
 
 if TYPE_CHECKING:
     from anabranch.partition.partition import Partition
 
 
 class Replica:
-    __slots__ = ("_high_watermark", "index", "is_closed", "key", "leader", "log", "readers", "topic")
+    __slots__ = (
+        "_high_watermark",
+        "index",
+        "is_closed",
+        "is_cut",
+        "key",
+        "leader",
+        "log",
+        "readers",
+        "topic",
+    )
 
     def __init__(
         self, topic: TopicName, index: int, key: TopicPartition, log: LocalLog, high_watermark: int
@@ -35,6 +48,8 @@ class Replica:
         self.log = log
         self.leader: Partition | None = None
         self.is_closed = False
+        self.is_cut = False
+        """Its log was cut, and that is not written down yet."""
         self.readers = Waiters()
         """Who reads it while this broker follows (`Followed`)."""
         self._high_watermark = max(log.log_start, min(high_watermark, log.log_end))
@@ -44,6 +59,11 @@ class Replica:
 
     def __str__(self) -> str:
         return f"{self.topic.kafka}-{self.index}"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether something may be appended: no cut is to be finished or written down first."""
+        return not self.is_cut and self.log.cut_due is None
 
     @property
     def size_bytes(self) -> int:
@@ -82,7 +102,16 @@ class Replica:
 
     def truncated(self) -> None:
         """The log was cut: nothing is safe that is not there."""
+        self.is_cut = True
         self._high_watermark = max(self.log.log_start, min(self._high_watermark, self.log.log_end))
+
+    def finish_cut(self, disk: Disk) -> list[Segment]:
+        """Cut the log again, if the disk refused that midway.  The segments that went."""
+        if self.log.cut_due is None:
+            return []
+        dropped = finish_cut(disk, self.log)
+        self.truncated()
+        return dropped
 
     def close(self) -> None:
         """The partition is gone from this broker: its files are closed and may be removed."""

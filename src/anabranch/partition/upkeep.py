@@ -28,8 +28,9 @@ from anabranch.base.backoff import Backoff
 from anabranch.base.clock import Clock
 from anabranch.base.config import LONG_MAX
 from anabranch.base.disk import Disk
-from anabranch.base.errors import AnabranchError, DiskFailed, Unavailable
+from anabranch.base.errors import AnabranchError, DiskFailed, DiskFull, Unavailable
 from anabranch.base.executors import Executors
+from anabranch.base.seldom import Seldom
 from anabranch.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, write_offsets
 from anabranch.log.cleaner import Cleaner, Worker
 from anabranch.log.config import LogConfig
@@ -47,6 +48,7 @@ from anabranch.partition.served_topic import ServedTopic
 from anabranch.partition.strays import outdated, stored_partitions
 
 log = logging.getLogger(__name__)
+_trouble = Seldom(log, 10.0)
 
 _LOOK_MS = 1000
 _STRAYS_MS = 86_400_000
@@ -101,6 +103,7 @@ class Upkeep:
         self._flush_due: DueTimes[Replica] = DueTimes()
         self._syncing: dict[Replica, asyncio.Task[None]] = {}
         self._moved: set[str] = set()  # the checkpoints that are to be written down
+        self._cut: set[Replica] = set()  # whose logs were cut, which is not written down yet
         self._noting: asyncio.Future[None] | None = None  # of what is cut now, unless that has begun
         self.flusher = host.flusher
         self._removal = Removal(disk, clock, self._threads)
@@ -200,6 +203,7 @@ class Upkeep:
 
     def _closed(self, replica: Replica) -> None:
         self._host.touched.discard(replica)
+        self._cut.discard(replica)
         self._prompt.pop(replica, None)
         self._flush_due.cancel(replica)
         self._aging.forget(replica)
@@ -224,7 +228,11 @@ class Upkeep:
         self._cleaning.glanced(topic, index, seen)
 
     async def truncated(self, replica: Replica, segments: list[Segment]) -> None:
-        """A log was cut: its recovery point went down, which is written before anything is appended."""
+        """A log was cut: its recovery point went down, which is written before anything is appended.
+
+        If that fails it is to be asked for again, with no segments.
+        """
+        self._cut.add(replica)
         self._dropped(replica, segments)
         self._cleaning.truncated(replica)
         if self._noting is None:
@@ -235,9 +243,26 @@ class Upkeep:
         """Write down what was cut by now, all at once: after an election that may be half of all logs."""
         await asyncio.sleep(0)
         self._noting = None
-        self._moved |= {RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS}
-        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
-            await self._save(name)
+        noted = {replica: replica.log.cuts for replica in self._cut}
+        try:
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+                self._moved.add(name)  # one by one: a round that is at it may fail
+                await self._save(name)
+        except (DiskFull, OSError) as error:
+            self._disk.handles.on_refusal(error)
+            raise
+        for replica, cuts in noted.items():
+            if replica.log.cuts == cuts:
+                replica.is_cut = False
+                self._cut.discard(replica)
+
+    async def _settle(self, replica: Replica) -> None:
+        """Finish a cut, and write it down: until then nobody leads here, and nothing is appended."""
+        try:
+            await self.truncated(replica, replica.finish_cut(self._disk))
+        except (AnabranchError, OSError) as error:
+            _trouble.warning("%s: its log could not be cut, tried again soon: %s", replica, error)
+            self._host.touched.add(replica)
 
     async def _remove_deleted_folders(self) -> None:
         """What the last run had no time for."""
@@ -268,13 +293,18 @@ class Upkeep:
         """See to what was touched since the last time, and to flushes that are due."""
         touched = sorted(self._host.touched)
         self._host.touched.clear()
+        settling: list[asyncio.Task[None]] = []
         for i, replica in enumerate(touched):
             if not replica.is_closed:
                 self._look_at(replica)
+                if not replica.is_settled:
+                    settling.append(asyncio.ensure_future(self._settle(replica)))
+                    await asyncio.sleep(0)
             if i % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
         for replica in self._flush_due.pop(self._now_ms()):
             self._sync(replica, replica.log.log_end)
+        await asyncio.gather(*settling)
 
     def _look_at(self, replica: Replica) -> None:
         opened = replica.log

@@ -141,3 +141,54 @@ def test_the_silent_are_forgotten_unless_in_a_transaction() -> None:
     producers.update(batch(0, producer=3, timestamp=100, transactional=True), 2)
     producers.expire(150)
     assert sorted(p.producer_id for p in producers) == [2, 3]
+
+
+def test_as_of_an_earlier_end() -> None:
+    producers = wrote(0, 1)
+    producers.update(batch(2, transactional=True), 2)
+    producers.update(batch(0, producer=8, transactional=True), 3)
+    producers.complete(read_header(marker(7, commit=False, epoch=1)), 4, 9, aborted=True)
+    producers.update(batch(0, epoch=1, transactional=True), 5)
+
+    def at(end: int) -> list[tuple[int, int, int, int, int | None]]:
+        earlier = producers.as_of(end)
+        assert earlier is not None
+        return [
+            (p.producer_id, p.epoch, p.last_sequence, p.coordinator_epoch, p.txn_first_offset)
+            for p in earlier
+        ]
+
+    assert at(6) == [(7, 1, 0, 9, 5), (8, 0, 0, -1, 3)]
+    assert at(5) == [(7, 1, -1, 9, None), (8, 0, 0, -1, 3)]
+    assert at(4) == [(7, 0, 2, -1, 2), (8, 0, 0, -1, 3)]
+    assert at(3) == [(7, 0, 2, -1, 2)]
+    assert at(2) == [(7, 0, 1, -1, None)]
+    assert at(0) == []
+    assert [producers.as_of(end).first_undecided for end in (3, 4, 5, 6)] == [2, 2, 2, 2]  # type: ignore[union-attr]
+    producers.safe_below(4)
+    assert producers.as_of(4) is not None
+    producers.safe_below(5)
+    assert producers.as_of(4) is None
+    assert at(5)[0] == (7, 1, -1, 9, None)
+
+
+def test_where_earlier_batches_are_forgotten_it_is_not_known_what_was_before() -> None:
+    producers = wrote(*range(8))
+    assert producers.as_of(2) is None
+    earlier = producers.as_of(3)
+    assert earlier is not None
+    earlier.update(batch(3), 3)
+    assert earlier.as_of(2) is None
+    again = earlier.as_of(3)
+    assert again is not None
+    assert again.check(batch(3)) is None
+
+
+def test_only_so_much_can_be_undone() -> None:
+    producers = Producers()
+    for i in range(5000):
+        producers.update(batch(0, producer=i), i)
+    assert producers.as_of(500) is None
+    earlier = producers.as_of(4000)
+    assert earlier is not None
+    assert len(earlier) == 4000

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from anabranch.base.errors import DiskFull, Unavailable
-from anabranch.log import compaction_swap
+from anabranch.log import compaction_swap, producer_replay, truncation
 from anabranch.log.cleaner import Cleaner, Message
 from anabranch.log.compaction import Job, compact
 from anabranch.log.local_log import LocalLog
 from anabranch.log.segment import Segment
-from anabranch.log.truncation import truncate_fully_and_start_at, truncate_to
+from anabranch.log.truncation import finish_cut, truncate_fully_and_start_at, truncate_to
 from tests.support.compaction import compact_now, compacted_log, job_for, keyed, view_now, worker_here
-from tests.support.crashing_disk import Crash, CrashingDisk, FailingDisk
+from tests.support.crashing_disk import Crash, CrashingDisk, FailingDisk, RefusingDisk
 from tests.support.logs import a_disk, batches, contents, crash, fill, marker, open_log_in, put, records
 
 SMALL = {"segment_bytes": 400, "index_interval_bytes": 50}
@@ -101,6 +101,44 @@ def test_killed_at_every_step(tmp_path: Path, name: str) -> None:
     assert steps > 2
 
 
+@pytest.mark.parametrize("name", CUTS)
+def test_refused_at_every_step_nothing_is_appended_before_it_is_cut(tmp_path: Path, name: str) -> None:
+    cut, _ = CUTS[name]
+    original = a_log(tmp_path / "original")
+    point = original.recovery_point
+    crash(original)
+    shutil.copytree(tmp_path / "original", tmp_path / "whole")
+    whole = open_log_in(tmp_path / "whole", recovery_point=point, **SMALL)
+    cut(CrashingDisk(), whole)
+    steps, is_refused = 0, True
+    while is_refused:
+        folder = tmp_path / str(steps)
+        shutil.copytree(tmp_path / "original", folder)
+        disk = RefusingDisk()
+        log = open_log_in(folder, disk=disk, recovery_point=point, **SMALL)
+        known = state(log)[3:]
+        disk.arm(steps)
+        steps += 1
+        try:
+            cut(disk, log)
+        except DiskFull:
+            assert (log.cuts, state(log)[3:]) == (0, known)
+            for append in (lambda log=log: put(log, records("x")), log.roll):
+                with pytest.raises(DiskFull):
+                    append()
+            finish_cut(disk, log)
+        is_refused = disk.has_refused
+        disk.arm(1 << 60)
+        assert log.cut_due is None
+        assert finish_cut(disk, log) == []
+        assert (log.log_end, log.cuts, state(log)) == (whole.log_end, 1, state(whole)), f"step {steps}"
+        put(log, records("more"), 3)
+        left = state(log)
+        crash(log)
+        assert state(open_log_in(folder, clean=False, recovery_point=log.recovery_point, **SMALL)) == left
+    assert steps > 2
+
+
 def test_a_disk_that_refuses_leaves_a_log_that_can_be_cut_again(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log_in(tmp_path, disk=disk)
@@ -117,6 +155,25 @@ def test_a_disk_that_refuses_leaves_a_log_that_can_be_cut_again(tmp_path: Path) 
     assert (log.log_end, contents(log)) == (9, before)
     assert log.producers.first_open_transaction == 0
     assert log.aborted_between(0, 9) == []
+
+
+def test_a_disk_that_refuses_for_long_leaves_no_name_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(tmp_path)
+
+    def refuse(_: Segment) -> None:
+        raise DiskFull("no room")
+
+    monkeypatch.setattr(Segment, "seal", refuse)
+    for attempt in [lambda: truncate_to(a_disk(), log, 9), *[lambda: finish_cut(a_disk(), log)] * 30]:
+        with pytest.raises(DiskFull):
+            attempt()
+    monkeypatch.undo()
+    for segment in finish_cut(a_disk(), log):
+        segment.remove()
+    assert log.log_end == 9
+    assert [name for name in os.listdir(tmp_path) if ".deleted" in name] == []
 
 
 def test_a_disk_that_refuses_takes_no_epochs(tmp_path: Path) -> None:
@@ -250,11 +307,65 @@ def test_a_cut_keeps_every_batch_of_a_producer_that_may_come_again(tmp_path: Pat
     for i in range(6):
         put(log, records(str(i), producer_id=1, producer_epoch=0, base_sequence=i))
     put(log, records("z"))
-    assert last_offsets(log) == [1, 2, 3, 4, 5]
+    assert last_offsets(log) == [0, 1, 2, 3, 4, 5]
     truncate_to(a_disk(), log, 6)
-    assert last_offsets(log) == [1, 2, 3, 4, 5]
+    assert last_offsets(log) == [0, 1, 2, 3, 4, 5]
     truncate_to(a_disk(), log, 4)
-    assert last_offsets(log) == [1, 2, 3]
+    assert last_offsets(log) == [0, 1, 2, 3]
+
+
+def tail(log: LocalLog) -> list[int]:
+    """What producers have in flight when their leader is lost, and where logs may be cut."""
+    ends = []
+    for i in range(5):
+        ends.append(log.log_end)
+        put(log, records("x", producer_id=1, producer_epoch=0, base_sequence=9 + i))
+    ends.append(log.log_end)
+    put(log, marker(2, commit=True, epoch=1, coordinator=3))
+    put(log, records("x", producer_id=2, producer_epoch=1, base_sequence=0, transactional=True))
+    ends.append(log.log_end)
+    put(log, records("x", producer_id=3, producer_epoch=0, base_sequence=0))
+    return ends[::-1]
+
+
+def test_a_cut_of_what_was_not_replicated_reads_no_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be millions of them since the last snapshot, and nothing else goes on meanwhile."""
+    log = open_log_in(tmp_path)
+    for i in range(9):
+        put(log, records("a", producer_id=1, producer_epoch=0, base_sequence=i))
+        put(log, records("b", producer_id=2, producer_epoch=0, base_sequence=i, transactional=True))
+    ends = tail(log)
+    monkeypatch.setattr(truncation, "restore_producers", None)
+    for number, end in enumerate(ends):
+        truncate_to(a_disk(), log, end)
+        shutil.copytree(tmp_path, tmp_path / f"{number}")
+        replayed = open_log_in(tmp_path / f"{number}", clean=False)
+        assert state(log) == state(replayed)
+        assert [p.epoch for p in log.producers] == [p.epoch for p in replayed.producers]
+        shutil.rmtree(tmp_path / f"{number}")
+
+
+def test_a_disk_that_does_not_give_the_batches_leaves_the_producers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(tmp_path)
+    log.producers.safe_below(log.log_end)
+    known = state(log)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no descriptor")
+
+    monkeypatch.setattr(producer_replay, "_replay", refuse)
+    with pytest.raises(OSError, match="no descriptor"):
+        truncate_to(a_disk(), log, 9)
+    monkeypatch.undo()
+    assert state(log) == known
+    finish_cut(a_disk(), log)
+    left = state(log)
+    crash(log)
+    assert state(open_log_in(tmp_path, clean=False, **SMALL)) == left
 
 
 def last_offsets(log: LocalLog) -> list[int]:

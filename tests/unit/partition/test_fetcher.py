@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.base.clock import SystemClock
 from anabranch.base.disk import DirectDisk
-from anabranch.base.errors import Unavailable
+from anabranch.base.errors import DiskFull, Unavailable
 from anabranch.base.ids import BrokerId, TopicName
 from anabranch.client.destinations import Address
 from anabranch.client.requests import API_VERSIONS, FETCH, LIST_OFFSETS
@@ -68,6 +68,8 @@ class Fetching:
         self.bounds = (0, 0)
         self._running: asyncio.Task[None] | None = None
         self.cut: list[tuple[Replica, list[Segment]]] = []
+        self.cut_error: OSError | None = None
+        """Why it cannot be written down that a log was cut."""
         config = replace(ReplicationConfig(), fetch_backoff_ms=backoff_ms)  # nothing comes again meanwhile
         disk, clock, at = DirectDisk(), SystemClock(), self.brokers.brokers.get
         self.followers = Followers(
@@ -88,6 +90,9 @@ class Fetching:
         self.host.add_topic(followed(), LogConfig(**log))
 
     async def _truncated(self, following: Following, segments: list[Segment]) -> None:
+        if self.cut_error is not None:
+            raise self.cut_error
+        following.replica.is_cut = False
         self.cut.append((following.replica, segments))
 
     def _fetch(self, address: Address, request: Any) -> dict[str, Any]:
@@ -241,6 +246,49 @@ async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: F
     ]
     assert contents(fetching.replica().log) == [(0, b"of 3"), (1, b"new")]
     assert [(replica.log.log_end, len(segments)) for replica, segments in fetching.cut] == [(2, 0)]
+
+
+PARTED = {"diverging_epoch": {"epoch": 3, "end_offset": 1}, "high_watermark": 1}
+
+
+async def test_a_cut_that_the_disk_refused_is_done_before_the_leader_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the log says, its file may end before: a leader that is told so counts on what is gone."""
+    fetching = Fetching(tmp_path, backoff_ms=1)
+    for epoch in (3, 4):
+        put(fetching.replica().log, records(f"of {epoch}"), epoch)
+    seal, refusals = Segment.seal, [DiskFull("no room"), DiskFull("none yet")]
+
+    def refused(segment: Segment) -> None:
+        if refusals:
+            raise refusals.pop()
+        seal(segment)
+
+    monkeypatch.setattr(Segment, "seal", refused)
+    log = fetching.replica().log
+    fetching.answers += [{0: PARTED}, *[{0: {"records": batch(1, "new"), "high_watermark": 2}}] * 2000]
+    await fetching.fetches(1)
+    await until(lambda: contents(log) == [(0, b"of 3"), (1, b"new")])
+    assert [asked[0].fetch_offset for asked in fetching.asked if 0 in asked][:2] == [2, 1]
+    assert (refusals, len(fetching.cut)) == ([], 1)
+    await fetching.stop()
+
+
+async def test_nothing_is_appended_before_a_cut_is_written_down(tmp_path: Path) -> None:
+    fetching = Fetching(tmp_path, backoff_ms=1)
+    replica = fetching.replica()
+    for epoch in (3, 4):
+        put(replica.log, records(f"of {epoch}"), epoch)
+    fetching.cut_error = OSError("no room")
+    fetching.answers += [{0: PARTED}, *[{0: {"records": batch(1, "new"), "high_watermark": 2}}] * 2000]
+    await fetching.fetches(15)
+    assert [asked[0].fetch_offset for asked in fetching.asked if 0 in asked] == [2]
+    assert contents(replica.log) == [(0, b"of 3")]
+    fetching.cut_error = None
+    await until(lambda: replica.log.log_end == 2)
+    assert contents(replica.log) == [(0, b"of 3"), (1, b"new")]
+    await fetching.stop()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from anabranch.partition.replica import Replica
 from anabranch.partition.served_topic import ServedTopic
 from tests.support.crashing_disk import FailingDisk
 from tests.support.hosted import Hosted
-from tests.support.images import partition_image, topic_image
+from tests.support.images import led_by, partition_image, topic_image
 from tests.support.logs import contents, records
 from tests.support.waiting import until
 
@@ -42,6 +42,10 @@ async def hosted(tmp_path: Path) -> AsyncIterator[Hosted]:
     made = Hosted(tmp_path, FailingDisk())
     yield made
     made.kill()
+
+
+def refuses(*_: object) -> None:
+    raise DiskFull("no room on the disk")
 
 
 def no_more_files(_: int) -> int:
@@ -537,6 +541,49 @@ async def test_logs_that_are_cut_together_are_written_down_together(
     later = asyncio.create_task(cut(replicas[0]))
     await asyncio.sleep(0)
     await asyncio.gather(later, cut(replicas[1]))
+
+
+async def test_nobody_leads_a_log_before_its_cut_is_done_and_written_down(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.topic("orders")
+    for value in "abc":
+        replica = hosted.put("orders", value).replica
+    topic = hosted.host.topic("orders")
+    monkeypatch.setattr(Segment, "seal", refuses)
+    with pytest.raises(DiskFull):
+        truncate_to(hosted.disk, replica.log, 2)
+    hosted.host.change_topic(led_by(topic.image, 0, partition_image(epoch=1)))
+    with pytest.raises(DiskFull):
+        hosted.partition("orders")
+    await hosted.upkeep.look()  # and is refused
+    monkeypatch.undo()
+    monkeypatch.setattr(upkeep_module, "write_offsets", refuses)
+    for _ in range(2):
+        await hosted.upkeep.look()
+        with pytest.raises(DiskFull):
+            hosted.partition("orders")
+        assert (replica.log.cut_due, replica.log.log_end) == (None, 2)
+    monkeypatch.undo()
+    await hosted.upkeep.look()
+    assert hosted.put("orders", "d").log is replica.log
+    assert contents(replica.log) == [(0, b"a"), (1, b"b"), (2, b"d")]
+
+
+async def test_a_stop_with_a_cut_to_be_done_is_not_a_clean_one(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted.topic("orders")
+    for value in "abc":
+        replica = hosted.put("orders", value).replica
+    monkeypatch.setattr(Segment, "seal", refuses)
+    with pytest.raises(DiskFull):
+        truncate_to(hosted.disk, replica.log, 2)
+    monkeypatch.undo()
+    hosted.host.close(clean=await hosted.upkeep.stop())
+    assert not (hosted.data / CLEAN_STOP).exists()
+    hosted._begin()
+    assert contents(hosted.partition("orders").log) == [(0, b"a"), (1, b"b")]
 
 
 async def test_files_that_a_log_left_behind_go_though_nobody_opens_it(hosted: Hosted) -> None:
