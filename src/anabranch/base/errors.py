@@ -227,10 +227,6 @@ class NotEnoughReplicas(Unavailable):
     """Fewer replicas are in sync than `min.insync.replicas`: the records were not stored."""
 
 
-class NotEnoughReplicasAfterAppend(NotEnoughReplicas):
-    """The same, but the records were stored; whether they are safe is not known yet."""
-
-
 class OffsetNotAvailable(Unavailable):
     """The leader is new and does not know yet how far its records are safe."""
 

@@ -4,8 +4,9 @@
     append, end 9 ──┤  high watermark 7:  5 is acknowledged, 9 and 12 wait on
     append, end 12 ─┘  the leader resigns: 9 and 12 are refused, whether they are safe is not known here
 
-An append that holds at once never comes here.  A client's may be `given_up` before: it is told that the
-records are stored and not safe, and asks again.  Nobody gives up what a coordinator has written.
+An append that holds at once never comes here.  One that waits waits on, also while too few replicas are in
+sync: how long a client does so is its own to say.  A client that is told early and asks again may no longer
+be known as the same producer by then, and what is stored would be stored twice.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ class Acknowledgements:
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[int, asyncio.Future[None], bool]] = deque()
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    def wait(self, end: int, *, is_clients: bool = False) -> "asyncio.Future[None]":
+    def wait(self, end: int) -> "asyncio.Future[None]":
         """Done once the high watermark has reached `end`."""
         if self.waiting:  # one that repeats an earlier append waits with the last one, to stay in order
             end = max(end, self.waiting[-1][0])
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((end, acknowledged, is_clients))
+        self.waiting.append((end, acknowledged))
         return acknowledged
 
     def reached(self, high_watermark: int) -> None:
@@ -39,15 +40,6 @@ class Acknowledgements:
         """Nobody will say any more whether they are safe."""
         while self.waiting:
             _refuse(self.waiting.popleft()[1], reason)
-
-    def give_up(self, reason: Exception) -> None:
-        """It may take long until they are safe: clients are told so, the others wait on."""
-        waiting, self.waiting = self.waiting, deque()
-        for one in waiting:
-            if one[2]:
-                _refuse(one[1], reason)
-            else:
-                self.waiting.append(one)
 
 
 def is_safe(acknowledged: "asyncio.Future[None]") -> bool:

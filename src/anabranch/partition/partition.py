@@ -30,7 +30,6 @@ from anabranch.base.errors import (
     DiskFailed,
     FencedLeaderEpoch,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotOwner,
     OffsetOutOfRange,
     PolicyViolation,
@@ -360,7 +359,7 @@ class Partition:
                 return flushed
             return asyncio.ensure_future(certainly(flushed, self._certainty))
         self.check_leads()
-        replicated = self._acks.wait(end, is_clients=acks == ALL)
+        replicated = self._acks.wait(end)
         return replicated if flushed is None else asyncio.ensure_future(both(flushed, replicated))
 
     # --- replicas
@@ -368,6 +367,11 @@ class Partition:
     def min_insync(self, state: PartitionImage) -> int:
         """How many replicas have to be in sync: no more than there are."""
         return min(self.log.config.min_insync_replicas, len(state.replicas))
+
+    @property
+    def lacks_replicas(self) -> bool:
+        """Too few are in sync: the high watermark stands still."""
+        return self._hw.lacks_replicas
 
     def has_replica(self, broker: BrokerId) -> bool:
         return broker in self.state.replicas
@@ -402,13 +406,6 @@ class Partition:
         in_sync = frozenset(self.state.isr)
         if self._hw.in_sync_changed(in_sync, self.min_insync(self.state), counted):
             self._moved()
-        if self._hw.lacks_replicas and self._acks.waiting:
-            self._acks.give_up(
-                NotEnoughReplicasAfterAppend(
-                    f"{self}: the records are stored, but now fewer replicas are in sync than "
-                    "min.insync.replicas asks for"
-                )
-            )
 
     def _know_followers(self) -> None:
         """There are some, or there are none any more."""

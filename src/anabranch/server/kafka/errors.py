@@ -66,7 +66,6 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     errors.CoordinatorUnreadable: ErrorCode.coordinator_not_available,
     errors.CoordinatorNotAvailable: ErrorCode.coordinator_not_available,
     errors.NotEnoughReplicas: ErrorCode.not_enough_replicas,
-    errors.NotEnoughReplicasAfterAppend: ErrorCode.not_enough_replicas_after_append,
     errors.IneligibleReplica: ErrorCode.ineligible_replica,
     errors.StaleBrokerEpoch: ErrorCode.stale_broker_epoch,
     errors.OffsetNotAvailable: ErrorCode.offset_not_available,

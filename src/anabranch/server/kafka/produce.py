@@ -126,7 +126,9 @@ def _produce(request: ProduceRequest, frame: memoryview, at: int, ctx: RequestCo
                 produced.append(failed(target.part.partition, error, ctx.services.partitions.traffic))
                 continue
             if appended.acknowledged is not None:
-                waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
+                waiting.append(
+                    Unacknowledged(produced, len(produced), appended.acknowledged, target.partition)
+                )
             produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
     if len(topics) == 1 and len(topics[0][1]) == 1 and request.transactional_id is None:
@@ -176,7 +178,7 @@ def _by_lane(lane: Lane, at: int, frame: memoryview, ctx: RequestContext) -> Rep
         return answer(wanted, [(name, [failed(partition.index, error, wanted.traffic)])])
     if acknowledged is not None:
         produced = [Produced(partition.index, 0, base_offset, append_time_ms, partition.log_start)]
-        unacknowledged = Unacknowledged(produced, 0, acknowledged)
+        unacknowledged = Unacknowledged(produced, 0, acknowledged, partition)
         return Acknowledging(_wanted_by(acks, timeout_ms, ctx), [(name, produced)], [unacknowledged])
     return (head + PLACED.pack(0, base_offset, append_time_ms, partition.log_start) + tail,)
 
@@ -306,7 +308,9 @@ async def _produce_slowly(
                 produced.append(failed(target.part.partition, error, ctx.services.partitions.traffic))
                 continue
             if appended.acknowledged is not None:
-                waiting.append(Unacknowledged(produced, len(produced), appended.acknowledged))
+                waiting.append(
+                    Unacknowledged(produced, len(produced), appended.acknowledged, target.partition)
+                )
             produced.append(stored(target.part.partition, target.partition, appended))
         results.append((name, produced))
     if waiting:

@@ -39,6 +39,7 @@ class Unacknowledged(NamedTuple):
     produced: list[Produced]
     i: int
     acknowledged: "asyncio.Future[None]"
+    partition: Partition
 
 
 class Wanted(NamedTuple):
@@ -114,9 +115,9 @@ class Acknowledging(ToldAtOnce):
         """Everything is acknowledged, or the time is over."""
         if self.answered.done():
             return
-        for produced, i, acknowledged in self._waiting:
+        for produced, i, acknowledged, partition in self._waiting:
             if not acknowledged.done():
-                produced[i] = produced[i]._replace(error_code=ErrorCode.request_timed_out)
+                produced[i] = produced[i]._replace(error_code=_why_late(partition))
             elif (error := _error_of(acknowledged)) is not None:
                 self._wanted.traffic.produce_failed(error)
                 _tell(error)
@@ -132,6 +133,11 @@ class Acknowledging(ToldAtOnce):
     def _leave(self, _: object) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
+
+
+def _why_late(partition: Partition) -> ErrorCode:
+    lacks = partition.lacks_replicas
+    return ErrorCode.not_enough_replicas_after_append if lacks else ErrorCode.request_timed_out
 
 
 def _error_of(done: "asyncio.Future[None]") -> BaseException | None:
