@@ -33,6 +33,7 @@ from anabranch.cluster.positions import SubscribedGroups, positions, subscriptio
 from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.share_partitions import share_partitions
 from anabranch.cluster.suspicion import Peers
+from anabranch.cluster.topic_owners import check_owner
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.groups.coordinator import OFFSETS_TOPIC
@@ -287,7 +288,7 @@ class NodeParts:
     def _open_topics(self, services: Services) -> PulsarServices:
         """What Pulsar clients attach to, on the same logs and coordinators."""
         cluster, dynamic, clock, host = self.cluster, self.dynamic, self.clock, self.host
-        told = self.config.pulsar
+        told, node = self.config.pulsar, self.config.node
         catalog = PulsarTopics(cluster, lambda: dynamic.current.policies, told.cluster_name)
         self.positions, stored = positions(cluster, host, services.groups, self.states, self._subscribed)
         self.upkeep.hold_back(stored.hold)
@@ -311,6 +312,7 @@ class NodeParts:
                 told.cluster_name,
                 pending_acks=StoredPendingAcks(self.states, self.txns),
                 compactor=Compactor(lambda: dynamic.current.cleaner, self._worker, self.threads),
+                check_owner=lambda name: check_owner(cluster.image, node.node_id, name),
             )
         )
         services.transactions.markers.subscriptions = AckEnds(self.states, self.topics, lambda: cluster.image)
@@ -318,7 +320,17 @@ class NodeParts:
         dynamic.on_change(lambda old, new: self.topics.rules_changed())
         subjects = SubjectStore(self.store, clock, self._pools)
         self.schemas = TopicSchemas(subjects, cluster, catalog, lambda: dynamic.current.policies)
-        return PulsarServices(clock, dynamic, cluster, catalog, self.topics, self.schemas, self.txns)
+        return PulsarServices(
+            clock,
+            dynamic,
+            cluster,
+            catalog,
+            self.topics,
+            self.schemas,
+            self.txns,
+            node.node_id,
+            is_alone=node.zookeeper_connect is None,
+        )
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the requests."""
