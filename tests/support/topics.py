@@ -86,6 +86,10 @@ class MemoryStore:
     async def write_document(self, name: CursorName, document: SubscriptionDocument, *, new: bool) -> None:
         self.documents[name] = document
 
+    async def claim(self, name: CursorName) -> None: ...
+
+    async def release(self, name: CursorName) -> None: ...
+
     async def write_chunks(self, changes: Sequence[ChunkChanges]) -> None:
         for change in changes:
             chunks = self.chunks.setdefault(change.name, {})

@@ -87,12 +87,16 @@ class InternalTopic(Generic[S]):
         shard = self._runtime.find(index)
         if shard is not None:
             return shard
+        if self.is_unwritten(index):
+            return None
+        raise CoordinatorLoading(f"shard {index} of {self.name} is still being read")
+
+    def is_unwritten(self, index: int) -> bool:
+        """Whether nothing was ever written to a shard.  NotCoordinator if another broker has it."""
         try:
-            if self._partitions.is_unwritten(index):
-                return None
+            return self._partitions.is_unwritten(index)
         except NotOwner as error:
             raise NotCoordinator(str(error)) from error
-        raise CoordinatorLoading(f"shard {index} of {self.name} is still being read")
 
     def all(self) -> list[S]:
         """Every shard that something was written to; raises as `find` if one is not here."""

@@ -192,14 +192,15 @@ class Consumers:
         if not isinstance(known, Attached) or known.consumer is not consumer:
             return
         del self._by_id[id]
+        self.send_away(id, known.topic.full_name)
+
+    def send_away(self, id: int, topic: str) -> None:
+        """Have a client look up the topic of a consumer that is not open."""
         if self._connection.protocol_version < FIRST_WITH_CLOSE:
             self._connection.hang_up()
             return
-        told = pb.CloseConsumer(
-            consumer_id=id,
-            request_id=NO_REQUEST,
-            assigned_broker_service_url=assigned_url(self._connection.services, known.topic.full_name),
-        )
+        url = assigned_url(self._connection.services, topic)
+        told = pb.CloseConsumer(consumer_id=id, request_id=NO_REQUEST, assigned_broker_service_url=url)
         self._connection.send(pb.BaseCommand(type=pb.BaseCommand.CLOSE_CONSUMER, close_consumer=told))
 
     # --- all of them
