@@ -7,6 +7,7 @@ Parts get what they need as arguments, taken from the configuration and the worl
 parts, on a world of their own.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
@@ -74,6 +75,9 @@ from anabranch.topics.transactions import Transactions
 
 _THREADS = 4
 """For what takes a request a while and needs no pool of its own."""
+
+_FLUSH_S = 2.0
+"""How long a broker that stops waits for positions to be kept before others lead."""
 
 
 NodeWorld = World[MetadataStore]
@@ -365,6 +369,7 @@ class NodeParts:
     async def hand_over(self) -> None:
         """The broker will stop: let others lead what they can, and be the controller."""
         self.peers.is_leaving = True
+        await asyncio.wait((asyncio.ensure_future(self.positions.flush()),), timeout=_FLUSH_S)
         control = self.dynamic.current.control
         wait_s = 1 + control.controlled_shutdown_max_retries if control.controlled_shutdown else 0
         await self.cluster.depart(wait_s)

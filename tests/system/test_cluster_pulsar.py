@@ -66,7 +66,7 @@ class Work:
                 self.failures.append(f"{number}: {result}")
 
         with self.client() as client:
-            producer = client.create_producer(TOPIC)
+            producer = client.create_producer(TOPIC, block_if_queue_full=True)
             while not self.over.wait(PAUSE_S):
                 number = self.sent
                 self.sent += 1

@@ -6,7 +6,7 @@ from anabranch.admin.call import Call, Text
 from anabranch.admin.routes import get
 from anabranch.cluster.bundles import bundle_of
 from anabranch.server.pulsar.owners import find_owner, url_of
-from anabranch.server.pulsar.topic_access import check_listener, check_namespace
+from anabranch.server.pulsar.topic_access import catch_up, check_listener, check_namespace
 
 _TOPIC = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
@@ -25,6 +25,7 @@ async def lookup(call: Call) -> LookupData:
     """Where a topic is served."""
     check_namespace(call.services.pulsar, call.topic_name)
     check_listener(call.query.get("listenerName", ""))
+    await catch_up(call.services.pulsar, call.topic_name)
     owner = await find_owner(call.services.pulsar, call.topic_name)
     if owner is None:
         url, web_url = call.services.pulsar.service_url, call.services.web_url

@@ -113,6 +113,10 @@ class Flushing:
         """It is deleted, or closed and kept: not to be written any more."""
         self._dirty.pop(cursor, None)
 
+    async def flush(self) -> None:
+        """Write what is touched now instead of a second later."""
+        await self._write_dirty()
+
     async def stop(self) -> None:
         """Write everything that is not kept."""
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -174,6 +174,10 @@ class Positions:
             if was_attached:
                 await self._release(cursor)
 
+    async def flush(self) -> None:
+        """Keep what was acknowledged so far: others are about to serve these topics."""
+        await self._flushing.flush()
+
     async def stop(self) -> None:
         """Keep everything; for a clean stop."""
         await self._flushing.stop()

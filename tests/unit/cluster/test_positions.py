@@ -73,6 +73,14 @@ async def test_properties_beyond_a_record_are_refused(kept: Kept) -> None:
         await kept.positions.set_properties(cursor, {"a": "b" * (1 << 20)})
 
 
+async def test_what_was_touched_is_kept_at_once_when_others_are_to_lead(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 4)
+    kept.positions.touched(cursor)
+    await kept.positions.flush()
+    assert await kept.committed("s") == 4
+
+
 async def test_an_acknowledgement_is_kept_soon_without_being_asked(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,13 @@ from anabranch.base.ids import TopicName
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.owners import find_owner, url_of
 from anabranch.server.pulsar.registry import Later, command
-from anabranch.server.pulsar.topic_access import check_listener, check_namespace, partitions_of, topic_name
+from anabranch.server.pulsar.topic_access import (
+    catch_up,
+    check_listener,
+    check_namespace,
+    partitions_of,
+    topic_name,
+)
 from anabranch.wire.pulsar import commands_pb2 as pb
 
 
@@ -47,6 +53,7 @@ def lookup(request: pb.Lookup, connection: PulsarConnection) -> Later:
 
 async def _lookup(request: pb.Lookup, name: TopicName, connection: PulsarConnection) -> None:
     services = connection.services
+    await catch_up(services, name)
     owner = await find_owner(services, name)
     told = pb.LookupResponse(
         request_id=request.request_id,
