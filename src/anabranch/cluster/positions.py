@@ -352,6 +352,7 @@ class StoredPositions:
         )
 
     async def delete(self, name: CursorName) -> None:
+        self._attached.discard(name)
         if self._topics.by_name(OFFSETS_TOPIC) is not None:
             await self._in_group(name, DeletePosition)
         await self._in_state(name, DeleteState)

@@ -22,6 +22,7 @@ from anabranch.base.backoff import Backoff
 from anabranch.base.errors import (
     AnabranchError,
     Conflict,
+    CoordinatorLoading,
     CoordinatorNotAvailable,
     Corrupt,
     FencedLeaderEpoch,
@@ -234,6 +235,7 @@ class DeletePosition(_Call, frozen=True):
     async def run(self, kept: KeptSubscriptions) -> None:
         def delete(shard: GroupShard, token: Token, now_ms: int) -> Effects:
             kept.check(self.name, self.stamp)
+            shard.offsets.release(self.name)
             return delete_position(shard, self.name, token)
 
         await kept.groups.submit(self.name.group_id, delete)
@@ -432,7 +434,7 @@ class SubscriptionCalls:
         if self._brokers is None:
             return False
         if broker == self._brokers.me:
-            return isinstance(error, NotOwner | Conflict)
+            return isinstance(error, NotOwner | Conflict | CoordinatorLoading)
         return isinstance(error, Unavailable | NotOwner | Corrupt | Conflict)
 
     def hurry(self) -> None:

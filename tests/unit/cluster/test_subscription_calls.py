@@ -185,6 +185,14 @@ async def test_while_consumers_are_attached_members_commit_nothing(kept: Kept) -
     assert await kept.kafka_commits("s", 7) == ErrorCode.none
 
 
+async def test_a_subscription_that_is_deleted_leaves_the_group_to_its_members(kept: Kept) -> None:
+    owner = await Owner(kept, 0).load()
+    cursor = await owner.positions.create(NAME, DOCUMENT, 3)
+    await owner.positions.attached(cursor)
+    await owner.positions.delete(cursor)
+    assert await kept.kafka_commits("s", 5) == ErrorCode.none
+
+
 async def test_a_claim_is_made_again_where_the_shard_has_moved_to(kept: Kept) -> None:
     owner = await Owner(kept, 0).load()
     cursor = await owner.positions.create(NAME, DOCUMENT, 3)
