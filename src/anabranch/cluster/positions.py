@@ -103,11 +103,11 @@ class SubscribedGroups:
         """Of the topics that are open, once there can be any."""
         self.ahead: Callable[[str, str, int], Cursor | None] = lambda group_id, topic, partition: None
 
-    def has(self, name: OffsetKey) -> bool:
+    def has(self, name: OffsetKey, committed: CommittedOffset | None = None) -> bool:
         try:
             return self._states.has(name)
         except _NOT_KNOWN:
-            return True
+            return committed is None or committed.metadata == OWN
 
     def is_attached(self, group_id: str, topic: str) -> bool:
         return self.positions is not None and self.positions.is_attached(group_id, topic)

@@ -236,7 +236,10 @@ class CommittedOffsets:
     def has_subscription(self, group_id: str) -> bool:
         """Whether an offset of the group is the position of a Pulsar subscription."""
         has = self._around.subscriptions.has
-        return any(has(OffsetKey(group_id, topic, index)) for topic, index, _ in self.committed(group_id))
+        return any(
+            has(OffsetKey(group_id, topic, index), offset)
+            for topic, index, offset in self.committed(group_id)
+        )
 
     def is_subscriptions(self, group_id: str, topic: str) -> bool:
         """Whether consumers of the subscription of that name are attached: nobody else commits then."""
@@ -300,7 +303,9 @@ class CommittedOffsets:
 
     def _delete_topic(self, group: Group, topic: TopicPartitions, effects: Effects) -> Answer:
         names = [OffsetKey(group.group_id, topic.name, index) for index in dict.fromkeys(topic.partitions)]
-        in_use = group.is_subscribed_to(topic.name) or any(map(self._around.subscriptions.has, names))
+        has = self._around.subscriptions.has
+        committed = [(name, found) for name in names if (found := self.find(name)) is not None]
+        in_use = group.is_subscribed_to(topic.name) or any(has(name, found) for name, found in committed)
         code = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
         if not in_use:
             effects.records.extend(

@@ -64,10 +64,10 @@ class Topics(Protocol):
 class Subscriptions(Protocol):
     """Pulsar's durable subscriptions, each the group of its name; passed in for the same reason."""
 
-    def has(self, name: OffsetKey) -> bool:
+    def has(self, name: OffsetKey, committed: CommittedOffset | None = None) -> bool:
         """Whether the offset is a subscription's position, which nothing but its end removes.
 
-        True also while that is not known yet.
+        While that is not known: whether a subscription has written what is `committed`, True if not told.
         """
 
     def is_attached(self, group_id: str, topic: str) -> bool:
@@ -86,7 +86,7 @@ class Subscriptions(Protocol):
 class NoSubscriptions:
     """Of a broker that only Kafka's clients use."""
 
-    def has(self, name: OffsetKey) -> bool:
+    def has(self, name: OffsetKey, committed: CommittedOffset | None = None) -> bool:
         return False
 
     def is_attached(self, group_id: str, topic: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from anabranch.base.errors import CoordinatorLoading, TooLarge
+from anabranch.base.errors import CoordinatorLoading, NotCoordinator, TooLarge
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.deletion import delete_group
 from anabranch.groups.group import GroupKind
@@ -474,3 +474,20 @@ async def test_names_are_found_by_what_they_are(kept: Kept) -> None:
     await kept.states.load()
     assert not kept.states.has(OffsetKey("s", "orders", 1))
     assert kept.states.has(OffsetKey("s", "orders", 0))
+
+
+async def test_what_kafka_may_delete_while_the_state_is_elsewhere(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(name: OffsetKey) -> bool:
+        raise NotCoordinator("broker 2 has it")
+
+    await kept.create("subscription", at=3)
+    assert await kept.kafka_commits("group", 5) == ErrorCode.none
+    monkeypatch.setattr(kept.states, "has", elsewhere)
+    for name, code in (("subscription", ErrorCode.non_empty_group), ("group", ErrorCode.none)):
+        answer = await kept.groups.submit(
+            name,
+            lambda shard, token, now_ms, name=name: delete_group(shard.groups, shard.offsets, name, token),
+        )
+        assert answer["error_code"] == code
