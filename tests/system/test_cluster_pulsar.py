@@ -48,7 +48,9 @@ class Work:
         self.fresh_s = 0.0
         self.looked_up: set[str] = set()
         self.over = threading.Event()
-        """No more is sent."""
+        """No more is to be sent."""
+        self.flushed = threading.Event()
+        """No more is sent, and all of it answered."""
 
     @contextmanager
     def client(self) -> Iterator[pulsar.Client]:
@@ -76,6 +78,7 @@ class Work:
                     partition_key=str(number % 50),
                 )
             producer.flush()
+        self.flushed.set()
 
     def consume(self, name: str) -> None:
         with self.client() as client:
@@ -104,7 +107,7 @@ class Work:
                             self.read["reader"][int(reader.read_next(5000).data())] += 1
 
     def _reads_on(self, name: str) -> bool:
-        done = self.over.is_set() and len(self.acked) == self.sent and self.read[name].keys() >= self.acked
+        done = self.flushed.is_set() and self.read[name].keys() >= self.acked
         return not done and not self.failures
 
     def look_again(self) -> None:

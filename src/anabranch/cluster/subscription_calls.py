@@ -29,6 +29,7 @@ from anabranch.base.errors import (
     NotOwner,
     TooLarge,
     Unavailable,
+    UnknownTopic,
 )
 from anabranch.base.ids import BrokerId
 from anabranch.client.answers import error_name, kind_of
@@ -134,7 +135,13 @@ class KeptSubscriptions:
             call = _calls.decode(data)
         except msgspec.MsgspecError as error:
             raise Corrupt(f"not a call about subscriptions: {error}") from error
-        return _encode(await call.run(self))
+        return _encode(await self.carry_out(call))
+
+    async def carry_out(self, call: "_Call") -> Any:
+        try:
+            return await call.run(self)
+        except UnknownTopic as error:  # of the shard's: it has just been made, and is not known here yet
+            raise CoordinatorNotAvailable(str(error)) from error
 
 
 # --- calls
@@ -413,7 +420,7 @@ class SubscriptionCalls:
     async def _try(self, broker: BrokerId, topic: str, call: _Call) -> Any:
         brokers = self._brokers
         if brokers is None or broker == brokers.me:
-            return await call.run(self.kept)
+            return await self.kept.carry_out(call)
         if broker == NO_BROKER:
             raise CoordinatorNotAvailable(f"a shard of {topic} has no leader now")
         request = Request(
@@ -434,7 +441,7 @@ class SubscriptionCalls:
         if self._brokers is None:
             return False
         if broker == self._brokers.me:
-            return isinstance(error, NotOwner | Conflict | CoordinatorLoading)
+            return isinstance(error, NotOwner | Conflict | CoordinatorLoading | CoordinatorNotAvailable)
         return isinstance(error, Unavailable | NotOwner | Corrupt | Conflict)
 
     def hurry(self) -> None:

@@ -18,6 +18,7 @@ from anabranch.base.errors import (
     NotCoordinator,
     TooLarge,
     Unavailable,
+    UnknownTopic,
 )
 from anabranch.cluster import subscription_calls
 from anabranch.cluster.positions import StoredPositions
@@ -158,6 +159,23 @@ async def test_who_is_not_answered_asks_again(kept: Kept, monkeypatch: pytest.Mo
         await owner.positions.save(cursor)
     await owner.positions.save(cursor)
     assert await kept.committed("s") == 5
+
+
+async def test_a_keeper_that_does_not_know_of_the_shards_yet_is_asked_again(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = await Owner(kept, 0).load()
+    delete, misses = kept.states.delete, [UnknownTopic("there is no topic '__subscription_state'")]
+
+    async def not_yet(name: OffsetKey) -> None:
+        if misses:
+            raise misses.pop()
+        await delete(name)
+
+    monkeypatch.setattr(kept.states, "delete", not_yet)
+    cursor = await owner.positions.create(NAME, DOCUMENT, 0)
+    await owner.positions.delete(cursor)
+    assert not misses
 
 
 async def test_errors_are_what_they_were(kept: Kept) -> None:
