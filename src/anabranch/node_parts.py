@@ -30,10 +30,12 @@ from anabranch.cluster.host_reconciler import HostReconciler
 from anabranch.cluster.identity import random_id
 from anabranch.cluster.isr_requests import ControllerIsr
 from anabranch.cluster.pending_acks import AckEnds, StoredPendingAcks
-from anabranch.cluster.positions import SubscribedGroups, positions, subscription_states
+from anabranch.cluster.positions import SubscribedGroups, leader_epoch_of, positions, subscription_states
 from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.share_partitions import share_partitions
+from anabranch.cluster.subscription_calls import KeptSubscriptions, SubscriptionCalls
 from anabranch.cluster.suspicion import Peers
+from anabranch.cluster.topic_owners import check_owner
 from anabranch.cluster.topic_schemas import TopicSchemas
 from anabranch.cluster.topics import TopicDefaults
 from anabranch.groups.coordinator import OFFSETS_TOPIC
@@ -73,6 +75,9 @@ from anabranch.topics.transactions import Transactions
 
 _THREADS = 4
 """For what takes a request a while and needs no pool of its own."""
+
+_FLUSH_S = 2.0
+"""How long a broker that stops waits for positions to be kept before others lead."""
 
 
 NodeWorld = World[MetadataStore]
@@ -210,10 +215,13 @@ class NodeParts:
         cluster, host, clock, dynamic = self.cluster, self.host, self.clock, self.dynamic
         chance = self._random
         self.states = subscription_states(cluster, host, clock, lambda: dynamic.current.groups)
-        self._subscribed = SubscribedGroups(self.states)
+        self._subscribed = SubscribedGroups(self.states, partial(leader_epoch_of, cluster))
         self.groups = group_coordinator(
             cluster, host, clock, chance, lambda: dynamic.current.groups, self._subscribed
         )
+        kept = KeptSubscriptions(self.groups, self.states, partial(leader_epoch_of, cluster))
+        others = None if self.config.node.zookeeper_connect is None else self._other_brokers("subscriptions")
+        self.subscriptions = SubscriptionCalls(kept, others, chance)
         self.share_groups = share_coordinator(
             cluster,
             host,
@@ -256,6 +264,7 @@ class NodeParts:
             participation=self.participation,
             brokers=self.brokers,
             handovers=Handovers(lambda *place: self._subscribed.ahead(*place), host.partition, clock),
+            subscriptions=self.subscriptions.kept,
             threads=self.threads,
         )
 
@@ -289,9 +298,9 @@ class NodeParts:
     def _open_topics(self, services: Services) -> PulsarServices:
         """What Pulsar clients attach to, on the same logs and coordinators."""
         cluster, dynamic, clock, host = self.cluster, self.dynamic, self.clock, self.host
-        told = self.config.pulsar
+        told, node = self.config.pulsar, self.config.node
         catalog = PulsarTopics(cluster, lambda: dynamic.current.policies, told.cluster_name)
-        self.positions, stored = positions(cluster, host, services.groups, self.states, self._subscribed)
+        self.positions, stored = positions(cluster, host, self.subscriptions, self._subscribed)
         self.upkeep.hold_back(stored.hold)
         self.txns = Transactions(
             services.transactions,
@@ -311,8 +320,11 @@ class NodeParts:
                 lambda topic, index: partition_folder(host.data, topic, index),
                 lambda: dynamic.current.policy_upkeep,
                 told.cluster_name,
-                pending_acks=StoredPendingAcks(self.states, self.txns),
+                pending_acks=StoredPendingAcks(
+                    self.states, stored, self.txns, is_alone=self.subscriptions.are_all_here
+                ),
                 compactor=Compactor(lambda: dynamic.current.cleaner, self._worker, self.threads),
+                check_owner=lambda name: check_owner(cluster.image, node.node_id, name),
             )
         )
         services.transactions.markers.subscriptions = AckEnds(self.states, self.topics, lambda: cluster.image)
@@ -320,7 +332,17 @@ class NodeParts:
         dynamic.on_change(lambda old, new: self.topics.rules_changed())
         subjects = SubjectStore(self.store, clock, self._pools)
         self.schemas = TopicSchemas(subjects, cluster, catalog, lambda: dynamic.current.policies)
-        return PulsarServices(clock, dynamic, cluster, catalog, self.topics, self.schemas, self.txns)
+        return PulsarServices(
+            clock,
+            dynamic,
+            cluster,
+            catalog,
+            self.topics,
+            self.schemas,
+            self.txns,
+            node.node_id,
+            is_alone=node.zookeeper_connect is None,
+        )
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the requests."""
@@ -348,12 +370,14 @@ class NodeParts:
     async def hand_over(self) -> None:
         """The broker will stop: let others lead what they can, and be the controller."""
         self.peers.is_leaving = True
+        await asyncio.wait((asyncio.ensure_future(self.positions.flush()),), timeout=_FLUSH_S)
         control = self.dynamic.current.control
         wait_s = 1 + control.controlled_shutdown_max_retries if control.controlled_shutdown else 0
         await self.cluster.depart(wait_s)
 
     async def quiesce(self) -> None:
         """No requests come any more: finish what they began, while `work` still goes on."""
+        self.subscriptions.hurry()
         await self.share_partitions.stop()
         await self.topics.stop()
         await self.host.translations.stop()
@@ -369,6 +393,7 @@ class NodeParts:
         self.share_groups.close()
         self.groups.close()
         self.states.close()
+        self.subscriptions.close()
         await self.producer_ids.close()
         self.host.close(clean=await self.upkeep.stop())
         await self.store.close()

@@ -71,6 +71,10 @@ class Store:
             self.floor = None
             self.chunks.clear()
 
+    async def claim(self, name: CursorName) -> None: ...
+
+    async def release(self, name: CursorName) -> None: ...
+
     async def write_chunks(self, changes: Sequence[ChunkChanges]) -> None:
         for change in changes:
             self._write()

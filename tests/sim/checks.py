@@ -80,7 +80,7 @@ class Checks:
         first, life, end = self._leaders.get(key, (broker, broker.lives, 0))
         if first is not broker:
             raise Violation(f"{role}: {first.name} and {broker.name} both lead in epoch {role.leader_epoch}")
-        if life != broker.lives and role.log_end < end:
+        if life != broker.lives and role.log_end < end and len(role.state.replicas) > 1:
             raise Violation(
                 f"{role}: {broker.name} leads again in epoch {role.leader_epoch}, from {role.log_end} on: "
                 f"its log ended at {end} before it was started again"

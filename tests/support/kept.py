@@ -9,11 +9,13 @@ kept.kill(); kept.start()                # as after kill -9: nothing is flushed 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from uuid import UUID, uuid4
 
 from anabranch.base.disk import DirectDisk
 from anabranch.base.ids import TopicName
 from anabranch.cluster.positions import StoredPositions, SubscribedGroups
+from anabranch.cluster.subscription_calls import KeptSubscriptions, SubscriptionCalls
 from anabranch.groups.committing import Commit, TopicCommit
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.coordinator import OFFSETS_TOPIC
@@ -37,6 +39,8 @@ class Kept:
         self._ids: dict[str, UUID] = {}
         self.ends: dict[str, int] = {}
         """Where logs are said to end that do not end there."""
+        self.leader_epoch = 0
+        """Of all partitions, as the keeper of the shards knows it."""
         self.start()
 
     def _add(self, name: str) -> None:
@@ -58,9 +62,14 @@ class Kept:
         host.recover()
         made = Coordinators(host, self.clock)
         self.states = made.subscription_states(lambda: self._make(SUBSCRIPTION_TOPIC))
-        seen = SubscribedGroups(self.states)
+        seen = SubscribedGroups(self.states, lambda topic, partition: self.leader_epoch)
         self.groups = made.groups(lambda: self._make(OFFSETS_TOPIC), lambda: self.config, seen)
-        self.stored = StoredPositions(self.groups, self.states, HostTopics(host), host.has_entries)
+        self.subscriptions = KeptSubscriptions(
+            self.groups, self.states, lambda topic, partition: self.leader_epoch
+        )
+        self.stored = StoredPositions(
+            SubscriptionCalls(self.subscriptions, None, Random(1)), HostTopics(host)
+        )
         self.positions = Positions(self.stored, self.stored, self.bounds)
         seen.positions = self.positions
 

@@ -53,6 +53,7 @@ ON_ZOOKEEPER = (
     "tests/system/test_cluster_broker.py",
     "tests/system/test_cluster_up.py",
     "tests/system/test_cluster_clients.py",
+    "tests/system/test_cluster_pulsar.py",
     "tests/system/test_cluster_faults.py",
 )
 """Whatever uses the fixture `zookeeper`: one server for all.  Its tests are marked `jvm` one by one."""

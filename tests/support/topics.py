@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 
 from anabranch.base.disk import DirectDisk
+from anabranch.base.errors import NotOwner
 from anabranch.base.executors import thread_pool
 from anabranch.base.ids import TopicName, split_partition
 from anabranch.groups.transaction_ids import TxnId
@@ -84,6 +85,10 @@ class MemoryStore:
 
     async def write_document(self, name: CursorName, document: SubscriptionDocument, *, new: bool) -> None:
         self.documents[name] = document
+
+    async def claim(self, name: CursorName) -> None: ...
+
+    async def release(self, name: CursorName) -> None: ...
 
     async def write_chunks(self, changes: Sequence[ChunkChanges]) -> None:
         for change in changes:
@@ -238,6 +243,7 @@ class Bench:
         self.line = Line()
         self.may_compact = asyncio.Event()
         self.may_compact.set()
+        self.served_elsewhere: set[TopicName] = set()
         self._start()
 
     def _start(self) -> None:
@@ -266,8 +272,13 @@ class Bench:
                 "standalone",
                 compactor=Compactor(CleanerConfig, self._worker, thread_pool("aside", 2)),
                 pending_acks=self.pending_acks,
+                check_owner=self._check_owner,
             )
         )
+
+    def _check_owner(self, name: TopicName) -> None:
+        if name in self.served_elsewhere:
+            raise NotOwner(f"{name.pulsar} is served by broker 2", 2)
 
     async def _worker(self, job: ViewJob) -> AsyncGenerator[Message, None]:
         """As `run_worker`, in this process and only once it may."""

@@ -134,6 +134,10 @@ class Cluster:
         """Follow what other nodes change, forever.  Belongs in the node's task group."""
         await asyncio.gather(self._watcher.run(), self.registration.run(), self.controller.run())
 
+    async def look_for(self, *names: TopicName) -> None:
+        """Return once the image shows what there is by these names, or something newer."""
+        await self._watcher.refresh(*map(paths.topic, names))
+
     # --- topics
 
     async def create_topic(self, new: NewTopic, validate_only: bool = False) -> TopicImage:

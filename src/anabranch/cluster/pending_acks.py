@@ -13,12 +13,13 @@ from collections.abc import Callable
 
 from anabranch.base.errors import CoordinatorLoading, NotCoordinator, UnknownTopic
 from anabranch.base.ids import TopicName
+from anabranch.cluster.positions import StoredPositions
 from anabranch.groups.records import OffsetKey
 from anabranch.groups.subscription_states import SubscriptionStates
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.meta.image import ClusterImage, part_name
 from anabranch.subscriptions.durable import CursorName
-from anabranch.topics.errors import SubscriptionNotFound
+from anabranch.topics.errors import NotAllowed, SubscriptionNotFound
 from anabranch.topics.registry import Topics
 from anabranch.topics.topic import Topic
 from anabranch.topics.transactions import Transactions
@@ -29,12 +30,22 @@ log = logging.getLogger(__name__)
 class StoredPendingAcks:
     """A `PendingAckStore`."""
 
-    def __init__(self, states: SubscriptionStates, transactions: Transactions) -> None:
+    def __init__(
+        self,
+        states: SubscriptionStates,
+        stored: StoredPositions,
+        transactions: Transactions,
+        *,
+        is_alone: bool,
+    ) -> None:
+        """`is_alone`: there are no other brokers, so the ends of transactions come to where topics are."""
         self._states = states
+        self._stored = stored
         self._transactions = transactions
+        self._is_alone = is_alone
 
     async def of(self, name: CursorName) -> dict[TxnId, dict[int, bytes]]:
-        found = await self._states.pending_acks(OffsetKey(*name))
+        found = await self._stored.pending_acks(name)
         for txn in list(found):
             if not self._may_be_undecided(txn):
                 log.warning(
@@ -55,10 +66,12 @@ class StoredPendingAcks:
             return True
 
     async def write(self, name: CursorName, txn: TxnId, number: int, ack: bytes) -> None:
+        if not self._is_alone:
+            raise NotAllowed("transactions acknowledge no messages on a cluster of several brokers yet")
         await self._states.write_pending_ack(OffsetKey(*name), txn, number, ack)
 
     async def drop(self, name: CursorName, txn: TxnId) -> None:
-        await self._states.drop_pending_acks(OffsetKey(*name), txn)
+        await self._stored.drop_pending_acks(name, txn)
 
 
 class AckEnds:

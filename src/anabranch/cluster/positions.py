@@ -1,18 +1,22 @@
 """Durable subscriptions on the coordinators: positions with the group's, the rest in a topic of its own.
 
-    Positions ─> StoredPositions ─┬─ GroupCoordinator     __consumer_offsets
-                                  └─ SubscriptionStates   __subscription_state
+    Positions ─> StoredPositions ─> SubscriptionCalls ─┬─ GroupCoordinator     __consumer_offsets
+                                                       └─ SubscriptionStates   __subscription_state
     CommittedOffsets, DeleteGroups ─> SubscribedGroups ─> which offsets are subscriptions', which moved
     retention ─> hold ─> how far the slowest subscription of a partition has got
 
 A subscription is there if its document and its position are.  The document is written first and the
 position removed first, so what a crash leaves of a creation or deletion is no subscription.
+
+Both may be kept by other brokers.  What is only looked at without waiting is known here alone then: what was
+acknowledged ahead is not kept from Kafka's members, who get it again, and a group that is moved back has it.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -29,16 +33,36 @@ from anabranch.base.errors import (
 from anabranch.base.ids import TopicName
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.group_topics import GroupTopics
+from anabranch.cluster.subscription_calls import (
+    ANY_EPOCH,
+    Claim,
+    Committed,
+    DeletePosition,
+    DeleteState,
+    DropPendingAcks,
+    ReadPendingAcks,
+    ReadSnapshot,
+    ReadStates,
+    Stamp,
+    State,
+    SubscriptionCalls,
+    WriteChunks,
+    WriteDocument,
+    WritePositions,
+    WriteSnapshot,
+    Written,
+)
+from anabranch.cluster.subscription_floors import Floors, committed_of
 from anabranch.cluster.topics import NewTopic
 from anabranch.groups.config import GroupConfig
-from anabranch.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from anabranch.groups.effects import Effects, Token
+from anabranch.groups.coordinator import OFFSETS_TOPIC
 from anabranch.groups.parts import Topics
-from anabranch.groups.positions import OWN, Position, commit_positions, delete_position, has_readers
+from anabranch.groups.positions import OWN, Position, has_readers
 from anabranch.groups.records import CommittedOffset, OffsetKey
 from anabranch.groups.shard import GroupShard
 from anabranch.groups.subscription_shard import StateChanges, SubscriptionState
 from anabranch.groups.subscription_states import SUBSCRIPTION_TOPIC, SubscriptionStates
+from anabranch.groups.transaction_ids import TxnId
 from anabranch.meta.image import ImageChange
 from anabranch.partition.host import PartitionHost
 from anabranch.partition.led_partitions import LedPartitions
@@ -66,8 +90,14 @@ _documents = msgspec.json.Decoder(SubscriptionDocument)
 class SubscribedGroups:
     """What the group coordinator sees of subscriptions."""
 
-    def __init__(self, states: SubscriptionStates) -> None:
+    def __init__(
+        self,
+        states: SubscriptionStates,
+        epoch_of: Callable[[str, int], int] = lambda topic, partition: ANY_EPOCH,
+    ) -> None:
+        """`epoch_of`: the leader epoch of a partition, as far as this broker knows."""
         self._states = states
+        self._epoch_of = epoch_of
         self._dropping: set[asyncio.Task[None]] = set()
         self.positions: Positions | None = None
         """Of the topics that are open, once there can be any."""
@@ -83,6 +113,9 @@ class SubscribedGroups:
 
     def is_attached(self, group_id: str, topic: str) -> bool:
         return self.positions is not None and self.positions.is_attached(group_id, topic)
+
+    def is_led_in(self, topic: str, partition: int, epoch: int) -> bool:
+        return self._epoch_of(topic, partition) == epoch
 
     def is_open(self, group_id: str) -> bool:
         return self.positions is not None and self.positions.is_open(group_id)
@@ -117,17 +150,41 @@ class StoredPositions:
 
     def __init__(
         self,
-        groups: GroupCoordinator,
-        states: SubscriptionStates,
+        calls: SubscriptionCalls,
         topics: Topics,
-        has_entries: Callable[[str, int], bool],
+        epoch_of: Callable[[str, int], int] = lambda topic, partition: ANY_EPOCH,
     ) -> None:
-        """`has_entries` tells whether Pulsar producers have written to a partition."""
-        self._groups = groups
-        self._states = states
+        """`epoch_of`: the epoch in which this broker leads a partition.  NotOwner if it does not."""
+        self._calls = calls
+        self._groups = calls.kept.groups
+        self._states = calls.kept.states
         self._topics = topics
-        self._has_entries = has_entries
+        self._epoch_of = epoch_of
+        self._epochs: dict[tuple[str, int], int] = {}  # in which partitions were loaded here
+        self._attached: set[CursorName] = set()
         self._held: dict[tuple[str, int], int] = {}  # where `hold` last was when all of it was safe
+        self._floors = Floors(calls, self._position_of)
+
+    def _epoch(self, topic: str, partition: int) -> int:
+        """A topic that has left still writes in the epoch of which it was."""
+        return self._epochs.get((topic, partition), ANY_EPOCH)
+
+    def _stamp(self, name: CursorName, number: int) -> Stamp:
+        return Stamp(self._epoch(name.topic, name.partition), number)
+
+    async def _in_group(self, name: CursorName, call: Callable[[OffsetKey, Stamp], Any]) -> Any:
+        """The answer of who keeps the position of `name`."""
+        index = self._groups.shard_of(name.subscription)
+        return await self._calls.ask(
+            OFFSETS_TOPIC, index, lambda number: call(OffsetKey(*name), self._stamp(name, number))
+        )
+
+    async def _in_state(self, name: CursorName, call: Callable[[OffsetKey, Stamp], Any]) -> Any:
+        """The answer of who keeps the rest of it."""
+        index = self._states.shard_of(name.subscription)
+        return await self._calls.ask(
+            SUBSCRIPTION_TOPIC, index, lambda number: call(OffsetKey(*name), self._stamp(name, number))
+        )
 
     # --- positions
 
@@ -135,26 +192,51 @@ class StoredPositions:
         return 0 if self._topics.by_name(OFFSETS_TOPIC) is None else self._groups.shard_of(subscription)
 
     async def of_topic(self, topic: str, partition: int) -> dict[str, StoredSubscription]:
-        found = {}
-        for subscription, state in (await self._states.of_topic(topic, partition)).items():
-            name = OffsetKey(subscription, topic, partition)
-            committed = await self._groups.ask(subscription, partial(self._committed_in, name=name))
-            if committed is not None:
-                found[subscription] = _stored(name, state, committed)
-        return found
+        epoch = self._epochs[topic, partition] = self._epoch_of(topic, partition)
+        states: dict[str, State] = {}
+        for found in await self._calls.ask_each(
+            SUBSCRIPTION_TOPIC,
+            self._states.shards,
+            lambda shards, _: ReadStates(topic, partition, epoch, shards),
+        ):
+            states.update(found)
+        committed = await self._committed([OffsetKey(group, topic, partition) for group in states], epoch)
+        return {
+            name.group_id: _stored(name, states[name.group_id], found)
+            for name, found in committed.items()
+            if self._position_of(name, found) is not None
+        }
+
+    async def _committed(self, names: Sequence[OffsetKey], epoch: int) -> dict[OffsetKey, Committed]:
+        if self._topics.by_name(OFFSETS_TOPIC) is None:
+            return {}
+        return await committed_of(self._calls, names, epoch)
+
+    def _position_of(self, name: OffsetKey, found: Committed) -> int | None:
+        """A committed offset, if it is of this topic and not of one that had its name before."""
+        topic = self._topics.by_name(name.topic)
+        if found.offset < 0 or topic is None or found.topic_id not in (None, topic.topic_id):
+            return None
+        return found.offset
 
     async def position(self, name: CursorName) -> int | None:
         if self._topics.by_name(OFFSETS_TOPIC) is None:
             return None
         key = OffsetKey(*name)
-
-        def seen(shard: GroupShard) -> tuple[bool, CommittedOffset | None]:
-            return has_readers(shard, name.subscription, name.topic), self._committed_in(shard, key)
-
-        is_read, committed = await self._groups.ask(name.subscription, seen)
-        if is_read:
+        found = (await self._committed([key], self._epoch(name.topic, name.partition)))[key]
+        if found.is_read:
             raise _in_use(key)
-        return None if committed is None else max(0, committed.offset)
+        return self._position_of(key, found)
+
+    async def claim(self, name: CursorName) -> None:
+        if not self._calls.are_all_here and self._topics.by_name(OFFSETS_TOPIC) is not None:
+            self._attached.add(name)
+            await self._in_group(name, lambda key, stamp: Claim(key, stamp, True))
+
+    async def release(self, name: CursorName) -> None:
+        if name in self._attached:
+            self._attached.discard(name)
+            await self._in_group(name, lambda key, stamp: Claim(key, stamp, False))
 
     async def write_positions(self, positions: Mapping[CursorName, int]) -> dict[CursorName, AnabranchError]:
         await self._groups.ensure_topic()
@@ -167,24 +249,34 @@ class StoredPositions:
                 refused[name] = error
             else:
                 shards.setdefault(self._groups.shard_of(name.subscription), []).append(position)
-        for together in shards.values():
+        for index, together in shards.items():
             for batch in _batches(together):
-                answer = await self._groups.submit(batch[0].name.group_id, partial(_commit, positions=batch))
-                refused.update((CursorName(*name), _in_use(name)) for name in answer["refused"])
+                answer = await self._calls.ask(OFFSETS_TOPIC, index, partial(self._written, batch))
+                refused.update((CursorName(*name), _in_use(name)) for name in answer)
         return refused
+
+    def _written(self, batch: list[Position], number: int) -> WritePositions:
+        for name, offset, _ in batch:
+            self._floors.wrote(name, offset)
+        names = [CursorName(*position.name) for position in batch]
+        return WritePositions(
+            [
+                Written(position, self._stamp(name, number), name in self._attached)
+                for name, position in zip(names, batch, strict=True)
+            ]
+        )
 
     def hold(self, topic: str, partition: int) -> int | None:
         """The least position of the partition's subscriptions: what is there from it on is not too old.
 
         None if it has none.  0, which holds everything, while they are not known.  One that is not safe yet
-        lets go of nothing: it may be lost.  Where other brokers keep some, what Pulsar producers have written
-        is held; the rest is not, or the first subscription would end all retention in the cluster.
+        lets go of nothing: it may be lost.  Where other brokers keep some, they are asked.
         """
+        if not self._calls.are_all_here:
+            return self._floors.of(topic, partition)
         place = (topic, partition)
         try:
-            if not self._states.is_all_here and self._has_entries(topic, partition):
-                return 0
-            subscriptions = list(self._states.here_of_topic(topic, partition))
+            subscriptions = list(self._states.known_of_topic(topic, partition))
             positions = [
                 committed.offset
                 for subscription in subscriptions
@@ -242,29 +334,64 @@ class StoredPositions:
     # --- the rest
 
     async def write_document(self, name: CursorName, document: SubscriptionDocument, *, new: bool) -> None:
-        await self._states.write_document(OffsetKey(*name), msgspec.json.encode(document), new=new)
+        await self._states.ensure_topic()
+        data = msgspec.json.encode(document)
+        await self._in_state(name, lambda key, stamp: WriteDocument(key, stamp, data, new))
 
     async def write_chunks(self, changes: Sequence[ChunkChanges]) -> None:
-        shards: dict[int, list[StateChanges]] = {}
+        shards: dict[int, list[ChunkChanges]] = {}
         for change in changes:
-            index = self._states.shard_of(change.name.subscription)
-            shards.setdefault(index, []).append(StateChanges(OffsetKey(*change.name), *change[1:]))
-        for together in shards.values():
-            await self._states.write_chunks(together)
+            shards.setdefault(self._states.shard_of(change.name.subscription), []).append(change)
+        for index, together in shards.items():
+            await self._calls.ask(SUBSCRIPTION_TOPIC, index, partial(self._changed, together))
+
+    def _changed(self, changes: Sequence[ChunkChanges], number: int) -> WriteChunks:
+        return WriteChunks(
+            [
+                (StateChanges(OffsetKey(*change.name), *change[1:]), self._stamp(change.name, number))
+                for change in changes
+            ]
+        )
 
     async def delete(self, name: CursorName) -> None:
-        key = OffsetKey(*name)
+        self._attached.discard(name)
         if self._topics.by_name(OFFSETS_TOPIC) is not None:
-            await self._groups.submit(
-                name.subscription, lambda shard, token, now_ms: delete_position(shard, key, token)
-            )
-        await self._states.delete(key)
+            await self._in_group(name, DeletePosition)
+        await self._in_state(name, DeleteState)
 
     async def snapshot_of(self, topic: str, partition: int) -> bytes | None:
-        return await self._states.snapshot_of((topic, partition), self._topic_id(topic))
+        if self._topics.by_name(SUBSCRIPTION_TOPIC) is None:
+            return None
+        epoch, topic_id = self._epoch(topic, partition), self._topic_id(topic)
+        index = self._states.shard_of_place((topic, partition))
+        call = ReadSnapshot(topic, partition, epoch, topic_id)
+        found: bytes | None = await self._calls.ask(SUBSCRIPTION_TOPIC, index, lambda _: call)
+        return found
 
     async def write_snapshot(self, topic: str, partition: int, snapshot: bytes | None) -> None:
-        await self._states.write_snapshot((topic, partition), self._topic_id(topic), snapshot)
+        await self._states.ensure_topic()
+        epoch, topic_id = self._epoch(topic, partition), self._topic_id(topic)
+        index = self._states.shard_of_place((topic, partition))
+        await self._calls.ask(
+            SUBSCRIPTION_TOPIC,
+            index,
+            lambda number: WriteSnapshot(topic, partition, Stamp(epoch, number), topic_id, snapshot),
+        )
+
+    async def pending_acks(self, name: CursorName) -> dict[TxnId, dict[int, bytes]]:
+        """What open transactions acknowledge of a subscription, by the number of the request."""
+        if self._topics.by_name(SUBSCRIPTION_TOPIC) is None:
+            return {}
+        found = await self._in_state(name, lambda key, _: ReadPendingAcks(key))
+        return {TxnId(*one.txn): one.acks for one in found}
+
+    async def drop_pending_acks(self, name: CursorName, txn: TxnId) -> None:
+        await self._in_state(name, lambda key, _: DropPendingAcks(key, txn))
+
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        gone = set(names)
+        self._epochs = {place: epoch for place, epoch in self._epochs.items() if place[0] not in gone}
+        self._attached = {name for name in self._attached if name.topic not in gone}
 
 
 def subscription_states(
@@ -297,11 +424,7 @@ def subscription_states(
 
 
 def positions(
-    cluster: Cluster,
-    host: PartitionHost,
-    groups: GroupCoordinator,
-    states: SubscriptionStates,
-    seen: SubscribedGroups,
+    cluster: Cluster, host: PartitionHost, calls: SubscriptionCalls, seen: SubscribedGroups
 ) -> tuple[Positions, StoredPositions]:
     """The positions of this broker's topics, and where they are stored; `seen` learns who is attached."""
 
@@ -311,10 +434,14 @@ def positions(
         return 0 if partition.view is not None else partition.log_start, partition.log_end
 
     def image_changed(change: ImageChange) -> None:
-        for topic in change.deleted:
-            made.topic_deleted(topic.name.kafka)
+        deleted = [topic.name.kafka for topic in change.deleted]
+        for topic in deleted:
+            made.topic_deleted(topic)
+        if deleted:
+            calls.kept.topics_deleted(deleted)
+            stored.topics_deleted(deleted)
 
-    stored = StoredPositions(groups, states, GroupTopics(lambda: cluster.image), host.has_entries)
+    stored = StoredPositions(calls, GroupTopics(lambda: cluster.image), host.leader_epoch)
     made = Positions(stored, stored, bounds)
     seen.positions = made
     seen.ahead = stored.ahead
@@ -322,8 +449,12 @@ def positions(
     return made, stored
 
 
-def _commit(shard: GroupShard, token: Token, now_ms: int, positions: list[Position]) -> Effects:
-    return commit_positions(shard, positions, token, now_ms)
+def leader_epoch_of(cluster: Cluster, topic: str, partition: int) -> int:
+    """As far as this broker knows; `ANY_EPOCH` if there is no such partition."""
+    found = cluster.image.topics_by_kafka_name.get(topic)
+    if found is None or partition >= found.partition_count:
+        return ANY_EPOCH
+    return found.partitions[partition].leader_epoch
 
 
 def _batches(positions: list[Position]) -> Iterator[list[Position]]:
@@ -340,14 +471,16 @@ def _batches(positions: list[Position]) -> Iterator[list[Position]]:
         yield batch
 
 
-def _stored(name: OffsetKey, state: SubscriptionState, committed: CommittedOffset) -> StoredSubscription:
+def _stored(
+    name: OffsetKey, state: SubscriptionState | State, committed: CommittedOffset | Committed
+) -> StoredSubscription:
     assert state.document is not None
     try:
         document = _documents.decode(state.document)
     except msgspec.MsgspecError as error:  # where it has got to matters more than its properties
         log.error("%s: its document cannot be read, its properties are lost: %s", _subject(name), error)
         document = SubscriptionDocument(created_ms=0)
-    is_own = committed.metadata == OWN
+    is_own = committed.is_own if isinstance(committed, Committed) else committed.metadata == OWN
     return StoredSubscription(document, max(0, committed.offset), is_own, state.floor, dict(state.chunks))
 
 

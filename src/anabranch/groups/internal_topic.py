@@ -83,26 +83,21 @@ class InternalTopic(Generic[S]):
         shard = self._runtime.find(index)
         if shard is not None:
             return shard
+        if self.is_unwritten(index):
+            return None
+        raise CoordinatorLoading(f"shard {index} of {self.name} is still being read")
+
+    def is_unwritten(self, index: int) -> bool:
+        """Whether nothing was ever written to a shard.  NotCoordinator if another broker has it."""
         try:
-            if self._partitions.is_unwritten(index):
-                return None
+            return self._partitions.is_unwritten(index)
         except NotOwner as error:
             raise NotCoordinator(str(error)) from error
-        raise CoordinatorLoading(f"shard {index} of {self.name} is still being read")
 
     def all(self) -> list[S]:
         """Every shard that something was written to; raises as `find` if one is not here."""
         shards = [self.find(index) for index in self._indexes()]
         return [shard for shard in shards if shard is not None]
-
-    def here(self) -> list[S]:
-        """Every shard that something was written to and that this broker leads; raises as `find`."""
-        shards = [self.find(index) for index in self.in_use()]
-        return [shard for shard in shards if shard is not None]
-
-    @property
-    def is_all_here(self) -> bool:
-        return len(self._partitions.led) == len(self._indexes())
 
     async def load_all(self, what: str) -> None:
         """Read the shards that have something to read, so that nobody has to wait for them later."""

@@ -69,6 +69,9 @@ class CommittedOffsets:
         self._new_group = new_group
         self._committed: dict[str, dict[str, dict[int, Numbered]]] = {}
         self._pending = PendingOffsets()
+        self._claims: dict[
+            tuple[str, str], dict[int, int]
+        ] = {}  # of subscriptions: partition -> leader epoch
         self._replayed = 0
         self._is_loaded = False
 
@@ -240,7 +243,21 @@ class CommittedOffsets:
 
     def is_subscriptions(self, group_id: str, topic: str) -> bool:
         """Whether consumers of the subscription of that name are attached: nobody else commits then."""
-        return self._around.subscriptions.is_attached(group_id, topic)
+        subscriptions = self._around.subscriptions
+        claims = self._claims.get((group_id, topic), {})
+        if any(subscriptions.is_led_in(topic, partition, epoch) for partition, epoch in claims.items()):
+            return True
+        return subscriptions.is_attached(group_id, topic)
+
+    def claim(self, name: OffsetKey, epoch: int) -> None:
+        """Consumers are attached on the leader that a partition has in `epoch`, as long as it has that."""
+        self._claims.setdefault((name.group_id, name.topic), {})[name.partition] = epoch
+
+    def release(self, name: OffsetKey) -> None:
+        """They are not any more."""
+        claims = self._claims.get((name.group_id, name.topic), {})
+        if claims.pop(name.partition, None) is not None and not claims:
+            del self._claims[name.group_id, name.topic]
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
         """The records that make everything forgotten which the group has committed or is about to."""

@@ -74,6 +74,9 @@ class Subscriptions(Protocol):
     def is_attached(self, group_id: str, topic: str) -> bool:
         """Whether consumers are, so that only the subscription moves its offsets."""
 
+    def is_led_in(self, topic: str, partition: int, epoch: int) -> bool:
+        """Whether a partition has the leader that was elected in `epoch`, as far as is known here."""
+
     def is_open(self, group_id: str) -> bool:
         """Whether somebody wants to know whenever the group's offsets are moved, and not only back."""
 
@@ -88,6 +91,9 @@ class NoSubscriptions:
         return False
 
     def is_attached(self, group_id: str, topic: str) -> bool:
+        return False
+
+    def is_led_in(self, topic: str, partition: int, epoch: int) -> bool:
         return False
 
     def is_open(self, group_id: str) -> bool:

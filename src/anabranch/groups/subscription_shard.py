@@ -195,6 +195,13 @@ class SubscriptionShard(PlainShard):
             if state.document is not None:
                 yield group_id, state
 
+    def names(self) -> Iterator[OffsetKey]:
+        """Every subscription."""
+        for (topic, partition), states in self._states.items():
+            for group_id, state in states.items():
+                if state.document is not None:
+                    yield OffsetKey(group_id, topic, partition)
+
     def pending_acks(self, name: OffsetKey) -> dict[TxnId, dict[int, bytes]]:
         """What open transactions acknowledge of a subscription, by the number of the request."""
         state = self._state(name)

@@ -20,7 +20,7 @@ from anabranch.groups.effects import Answer
 from anabranch.groups.internal_topic import InternalTopic
 from anabranch.groups.parts import Topics
 from anabranch.groups.records import OffsetKey
-from anabranch.groups.runtime import Decide, Runtime
+from anabranch.groups.runtime import Decide, Runtime, Seen
 from anabranch.groups.subscription_shard import (
     StateChanges,
     SubscriptionShard,
@@ -137,10 +137,40 @@ class SubscriptionStates:
         """0 while there is no topic, and thus nothing in any shard."""
         return partition_for(key, self._topic.num_partitions) if self._topic.exists else 0
 
-    async def of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
-        await self._load()
-        found = self.known_of_topic(topic, partition)
-        for index in {self.shard_of(group_id) for group_id in found}:
+    def shard_of_place(self, place: TopicPartition) -> int:
+        """Where the snapshot of a partition is."""
+        return self.shard_of(_name_of(place))
+
+    @property
+    def shards(self) -> range:
+        """Of the topic; none while there is no topic."""
+        return range(self._topic.num_partitions if self._topic.exists else 0)
+
+    async def ensure_topic(self) -> int:
+        """The number of shards; the topic is made if there is none.  CoordinatorNotAvailable until it is."""
+        await self._topic.ensure()
+        return self._topic.num_partitions
+
+    async def of_shards(
+        self, topic: str, partition: int, shards: Iterable[int]
+    ) -> dict[str, SubscriptionState]:
+        """The subscriptions of a partition in some shards.  NotCoordinator if one of these is elsewhere."""
+        found: dict[str, SubscriptionState] = {}
+        for index in shards:
+            for group_id, state in await self._read(index, lambda shard: shard.of_topic(topic, partition)):
+                found[group_id] = state
+        return found
+
+    async def names(self, shards: Iterable[int]) -> list[OffsetKey]:
+        """Every subscription in some shards; raises as `of_shards`."""
+        return [name for index in shards for name in await self._read(index, lambda shard: shard.names())]
+
+    async def _read(self, index: int, read: Callable[[SubscriptionShard], Iterator[Seen]]) -> list[Seen]:
+        """What is seen in a shard once that is safe."""
+        if self._topic.is_unwritten(index):
+            return []
+        found = list(read(await self._runtime.load(index)))
+        if found:
             await self._runtime.settled(index)
         return found
 
@@ -149,19 +179,6 @@ class SubscriptionStates:
         return {
             group_id: state
             for shard in self._topic.all()
-            for group_id, state in shard.of_topic(topic, partition)
-        }
-
-    @property
-    def is_all_here(self) -> bool:
-        """Whether no other broker keeps any."""
-        return self._topic.is_all_here
-
-    def here_of_topic(self, topic: str, partition: int) -> dict[str, SubscriptionState]:
-        """Those subscriptions of a partition that this broker keeps.  Raises CoordinatorLoading as `has`."""
-        return {
-            group_id: state
-            for shard in self._topic.here()
             for group_id, state in shard.of_topic(topic, partition)
         }
 

@@ -27,7 +27,6 @@ from anabranch.base.ids import BrokerId, TopicName, id_text
 from anabranch.log.checkpoints import TopicPartition
 from anabranch.log.config import LogConfig
 from anabranch.log.flusher import Flusher
-from anabranch.log.paths import ENTRIES
 from anabranch.log.recovery import open_log
 from anabranch.meta.image import PartitionImage, TopicImage
 from anabranch.partition.folders import (
@@ -329,16 +328,6 @@ class PartitionHost:
         if topic is None or not 0 <= index < len(topic.replicas):
             return True
         return topic.replicas[index] is not None or not self.has_replica(topic, index)
-
-    def has_entries(self, topic: str, index: int) -> bool:
-        """Whether Pulsar producers have written to a partition that this broker has, opened or not."""
-        served = self.find(topic)
-        if served is None or not 0 <= index < len(served.replicas):
-            return False
-        replica = served.replicas[index]
-        if replica is not None:
-            return replica.log.has_entries
-        return self._disk.exists(partition_folder(self.data, served.name, index) / ENTRIES)
 
     def is_throttled(self, partition: Partition) -> bool:
         """Whether what is sent of a partition to who is not in sync is limited."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from anabranch.base.clock import Clock
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.doubted_brokers import DoubtedBrokers
+from anabranch.cluster.subscription_calls import KeptSubscriptions
 from anabranch.groups.coordinator import GroupCoordinator
 from anabranch.groups.other_brokers import OtherBrokers
 from anabranch.groups.participation import Participation
@@ -41,6 +42,7 @@ class Services:
     participation: Participation
     brokers: OtherBrokers
     handovers: Handovers
+    subscriptions: KeptSubscriptions
     threads: Executor
     """For what takes a request a while and needs no pool of its own."""
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)

@@ -80,6 +80,12 @@ class PositionStore(Protocol):
     async def position(self, name: CursorName) -> int | None:
         """The committed offset of the group.  GroupInUse if members of it read the topic."""
 
+    async def claim(self, name: CursorName) -> None:
+        """Consumers attach: from now on the members of the group commit nothing for the topic."""
+
+    async def release(self, name: CursorName) -> None:
+        """They have left."""
+
     async def write_document(self, name: CursorName, document: SubscriptionDocument, *, new: bool) -> None:
         """`new`: whatever is left of an earlier one of the name goes."""
 

@@ -113,6 +113,10 @@ class Flushing:
         """It is deleted, or closed and kept: not to be written any more."""
         self._dirty.pop(cursor, None)
 
+    async def flush(self) -> None:
+        """Write what is touched now instead of a second later."""
+        await self._write_dirty()
+
     async def stop(self) -> None:
         """Write everything that is not kept."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -152,14 +156,17 @@ class Flushing:
                     _tell(waiting, failures.get(cursor))
 
     async def _write(self, cursors: Iterable[DurableCursor]) -> dict[DurableCursor, AnabranchError]:
-        """Write `cursors`, a shard after the other; those that could not be, and why."""
+        """Write `cursors`, all shards at once: one may be slow; those that could not be, and why."""
         shards: dict[int, list[DurableCursor]] = {}
         failures: dict[DurableCursor, AnabranchError] = {}
         for cursor in cursors:
             if not cursor.is_deleted:
                 shards.setdefault(self._store.shard_of(cursor.name.subscription), []).append(cursor)
-        for together in shards.values():
-            failures.update(await self._write_shard(together))
+        outcomes = await asyncio.gather(*map(self._write_shard, shards.values()), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            failures.update(outcome)
         for cursor, error in failures.items():
             if not cursor.is_deleted:
                 _failed.warning("the position of %s is not kept yet: %s", cursor.name, error)

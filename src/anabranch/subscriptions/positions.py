@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import msgspec
 
-from anabranch.base.errors import NotOwner, UnknownTopic
+from anabranch.base.errors import AnabranchError, NotOwner, UnknownTopic
 from anabranch.base.turns import Turns
 from anabranch.subscriptions.durable import (
     CursorName,
@@ -136,9 +136,13 @@ class Positions:
         SubscriptionGone, GroupInUse.
         """
         try:
+            await self._store.claim(cursor.name)
             await self._flushing.sight(cursor, self._bounds(cursor.name.topic, cursor.name.partition))
-        except SubscriptionGone:
-            self._forget(cursor)
+        except BaseException as error:
+            if isinstance(error, SubscriptionGone):
+                self._forget(cursor)
+            if not cursor.attachments:
+                await self._release(cursor)
             raise
         cursor.attachments += 1
         self._attached[cursor.name[:2]] += 1
@@ -149,17 +153,30 @@ class Positions:
             await self._flushing.save(cursor)
         finally:
             self._let_go(cursor, min(1, cursor.attachments))
+            if not cursor.attachments:
+                await self._release(cursor)
+
+    async def _release(self, cursor: DurableCursor) -> None:
+        with suppress(AnabranchError):  # it is over with the epoch of the partition's leader
+            await self._store.release(cursor.name)
 
     async def close(self, cursor: DurableCursor) -> None:
         """The topic is unloaded: keep what is not kept yet, and let go.
 
         A position that Kafka's clients have moved since the last consumer went is theirs to keep.
         """
+        was_attached = cursor.attachments
         try:
-            if cursor.attachments or cursor.is_own:
+            if was_attached or cursor.is_own:
                 await self._flushing.save(cursor)
         finally:
             self._forget(cursor)
+            if was_attached:
+                await self._release(cursor)
+
+    async def flush(self) -> None:
+        """Keep what was acknowledged so far: others are about to serve these topics."""
+        await self._flushing.flush()
 
     async def stop(self) -> None:
         """Keep everything; for a clean stop."""

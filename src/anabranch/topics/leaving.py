@@ -10,7 +10,7 @@ import logging
 from contextlib import suppress
 
 from anabranch.base.backoff import Backoff
-from anabranch.base.errors import AnabranchError, UnknownTopic
+from anabranch.base.errors import AnabranchError, FencedLeaderEpoch, UnknownTopic
 from anabranch.base.ids import TopicName
 from anabranch.subscriptions.durable import DurableCursor, GroupInUse, SubscriptionGone
 from anabranch.topics.surroundings import Surroundings
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _KEEP_S = 30.0
 _FIRST_RETRY_S, _MOST_RETRY_S = 0.02, 0.5
-_FOR_GOOD = (GroupInUse, SubscriptionGone, UnknownTopic)
+_FOR_GOOD = (FencedLeaderEpoch, GroupInUse, SubscriptionGone, UnknownTopic)
 """Why a position will not come to be kept however often that is tried."""
 
 

@@ -101,6 +101,7 @@ class Topics:
                 self._around.positions.abandon(facts.name.kafka, index)
                 raise
         else:
+            self._around.check_owner(name)
             topic = NonPersistentTopic(facts.name, index, facts, self._around)
         still = self._around.catalog.locate(name)
         if self._is_stopping or still is None or still[0].created_ms != facts.created_ms:
@@ -198,6 +199,8 @@ class Topics:
                 self.deleted(before.name)
             elif after is not None and before is not None:
                 self.topic_changed(after.name)
+        if old.brokers is not new.brokers:
+            self._check_owned()
         if old.non_persistent is not new.non_persistent:
             for name, topic in old.non_persistent.items():
                 now = new.non_persistent.get(name)
@@ -211,6 +214,15 @@ class Topics:
             for open_topic in self:
                 if open_topic.name.in_namespace in changed:
                     open_topic.rules_changed()
+
+    def _check_owned(self) -> None:
+        """Topics that are not stored go to other brokers as these come and go."""
+        for name, topic in list(self._open.items()):
+            if not name.is_persistent:
+                try:
+                    self._around.check_owner(name)
+                except NotOwner:
+                    self._close_soon(name, topic, topic.close())
 
     def deleted(self, name: TopicName) -> None:
         """A topic is no more, by its whole name."""

@@ -50,3 +50,4 @@ class Surroundings:
     cluster_name: str
     compactor: Compactor
     pending_acks: PendingAckStore
+    check_owner: Callable[[TopicName], None]  # of a topic that is not stored; NotOwner if that is another

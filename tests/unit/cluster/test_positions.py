@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from anabranch.base.errors import CoordinatorLoading, TooLarge
+from anabranch.base.errors import CoordinatorLoading, NotCoordinator, TooLarge
 from anabranch.groups.config import GroupConfig
 from anabranch.groups.deletion import delete_group
 from anabranch.groups.group import GroupKind
@@ -73,6 +73,14 @@ async def test_properties_beyond_a_record_are_refused(kept: Kept) -> None:
     cursor = await kept.create("s", at=0)
     with pytest.raises(TooLarge):
         await kept.positions.set_properties(cursor, {"a": "b" * (1 << 20)})
+
+
+async def test_what_was_touched_is_kept_at_once_when_others_are_to_lead(kept: Kept) -> None:
+    cursor = await kept.create("s", at=0)
+    cursor.cursor.ack(0, 4)
+    kept.positions.touched(cursor)
+    await kept.positions.flush()
+    assert await kept.committed("s") == 4
 
 
 async def test_an_acknowledgement_is_kept_soon_without_being_asked(
@@ -454,16 +462,6 @@ async def shards_elsewhere(kept: Kept) -> None:
     kept.host.change_topic(image)
 
 
-async def test_what_only_kafkas_clients_use_is_kept_no_longer_for_subscriptions_elsewhere(kept: Kept) -> None:
-    assert kept.stored.hold("orders", 0) is None
-    await shards_elsewhere(kept)
-    assert kept.stored.hold("orders", 0) is None
-    kept.host.partition("orders", 0).log.mark_entries()
-    assert kept.stored.hold("orders", 0) == 0, "how far its subscriptions are is known elsewhere"
-    kept.host._close(kept.host.topic("orders"), 0)
-    assert (kept.stored.hold("orders", 0), kept.stored.hold("orders", 1)) == (0, None)
-
-
 async def test_groups_of_kafkas_clients_go_though_subscriptions_are_kept_elsewhere(kept: Kept) -> None:
     await kept.create("s", at=3)
     for group_id in ("old", "gone", "left"):
@@ -521,3 +519,20 @@ async def test_names_are_found_by_what_they_are(kept: Kept) -> None:
     await kept.states.load()
     assert not kept.states.has(OffsetKey("s", "orders", 1))
     assert kept.states.has(OffsetKey("s", "orders", 0))
+
+
+async def test_what_kafka_may_delete_while_the_state_is_elsewhere(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(name: OffsetKey) -> bool:
+        raise NotCoordinator("broker 2 has it")
+
+    await kept.create("subscription", at=3)
+    assert await kept.kafka_commits("group", 5) == ErrorCode.none
+    monkeypatch.setattr(kept.states, "has", elsewhere)
+    for name, code in (("subscription", ErrorCode.non_empty_group), ("group", ErrorCode.none)):
+        answer = await kept.groups.submit(
+            name,
+            lambda shard, token, now_ms, name=name: delete_group(shard.groups, shard.offsets, name, token),
+        )
+        assert answer["error_code"] == code

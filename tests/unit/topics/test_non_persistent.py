@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.base.errors import NotOwner
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.meta.image import BrokerImage, ClusterImage, ImageChange
 from anabranch.subscriptions.consumer import HashRange, KeySharing
 from anabranch.subscriptions.errors import ConsumerBusy, SubscriptionTypeMismatch
 from anabranch.subscriptions.kinds import SubscriptionKind
@@ -91,3 +94,18 @@ async def test_gone_with_its_consumers(tmp_path: Path) -> None:
     topic.abandon()
     with pytest.raises(TopicClosed):
         await bench.producer(topic)
+
+
+async def test_it_closes_when_it_is_another_brokers(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topic = await bench.open(NAME)
+    producer = await bench.producer(topic)
+    bench.served_elsewhere.add(TopicName.from_pulsar(NAME))
+    one = BrokerImage(BrokerId(2), "h", 9092)
+    here, there = ClusterImage(cluster_id="c"), ClusterImage(cluster_id="c", brokers={one.id: one})
+    bench.topics.image_changed(ImageChange(here, there, []))
+    with pytest.raises(NotOwner):
+        await bench.open(NAME)
+    assert producer.is_closed
+    with pytest.raises(TopicClosed):
+        await topic.attach(bench.consumer(), wanted())

@@ -15,6 +15,7 @@ from anabranch.base.errors import AnabranchError, Unavailable
 from anabranch.base.network import Chunk
 from anabranch.server.pulsar.errors import ConsumerNotFound
 from anabranch.server.pulsar.opening import Opening
+from anabranch.server.pulsar.owners import assigned_url
 from anabranch.server.pulsar.producers import FIRST_WITH_CLOSE, NO_REQUEST
 from anabranch.subscriptions.channel import Delivery
 from anabranch.subscriptions.consumer import Consumer
@@ -191,10 +192,15 @@ class Consumers:
         if not isinstance(known, Attached) or known.consumer is not consumer:
             return
         del self._by_id[id]
+        self.send_away(id, known.topic.full_name)
+
+    def send_away(self, id: int, topic: str) -> None:
+        """Have a client look up the topic of a consumer that is not open."""
         if self._connection.protocol_version < FIRST_WITH_CLOSE:
             self._connection.hang_up()
             return
-        told = pb.CloseConsumer(consumer_id=id, request_id=NO_REQUEST)
+        url = assigned_url(self._connection.services, topic)
+        told = pb.CloseConsumer(consumer_id=id, request_id=NO_REQUEST, assigned_broker_service_url=url)
         self._connection.send(pb.BaseCommand(type=pb.BaseCommand.CLOSE_CONSUMER, close_consumer=told))
 
     # --- all of them

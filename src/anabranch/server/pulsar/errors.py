@@ -71,6 +71,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     errors.NotOwner: ServerError.ServiceNotReady,
     errors.NotController: ServerError.ServiceNotReady,
     errors.Fenced: ServerError.ProducerFenced,
+    errors.FencedLeaderEpoch: ServerError.ServiceNotReady,
     topics.ProducerBusy: ServerError.ProducerBusy,
     topics.ProducerFenced: ServerError.ProducerFenced,
     topics.SubscriptionBusy: ServerError.MetadataError,  # who unsubscribes beside others hears that

@@ -20,6 +20,7 @@ from anabranch.groups.effects import Producer as TxnProducer
 from anabranch.records.entries import ChecksumMismatch, count_of, read_metadata, verify
 from anabranch.server.pulsar.errors import code_of, message_of
 from anabranch.server.pulsar.opening import Opening
+from anabranch.server.pulsar.owners import assigned_url
 from anabranch.server.pulsar.transactional import transaction_of
 from anabranch.topics.producer import Producer
 from anabranch.topics.publish import DUPLICATE, Published, Send
@@ -158,7 +159,11 @@ class Producers:
         while self._closed and next(iter(self._closed.values())) <= now:  # they are in the order of time
             del self._closed[next(iter(self._closed))]
         self._closed[producer.id] = now + connection.services.config.current.pulsar.keep_alive_interval_s
-        told = pb.CloseProducer(producer_id=producer.id, request_id=NO_REQUEST)
+        told = pb.CloseProducer(
+            producer_id=producer.id,
+            request_id=NO_REQUEST,
+            assigned_broker_service_url=assigned_url(connection.services, known.topic.full_name),
+        )
         connection.send(pb.BaseCommand(type=pb.BaseCommand.CLOSE_PRODUCER, close_producer=told))
 
     async def is_alive(self) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from anabranch.base.clock import Clock
+from anabranch.base.ids import BrokerId
 from anabranch.cluster.cluster import Cluster
 from anabranch.cluster.pulsar_topics import PulsarTopics
 from anabranch.cluster.topic_schemas import TopicSchemas
@@ -30,6 +31,9 @@ class PulsarServices:
     topics: Topics
     schemas: TopicSchemas
     transactions: Transactions
+    broker_id: BrokerId
+    is_alone: bool
+    """It is the only broker of its cluster, and there will be no other."""
     service_url: str = ""
     """Where clients find this broker, `pulsar://HOST:PORT`; known once it listens."""
     traffic: PulsarTraffic = field(default_factory=PulsarTraffic)

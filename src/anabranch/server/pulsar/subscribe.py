@@ -4,9 +4,10 @@ A reader is a consumer of a subscription that is not durable and says where it s
 open under the id already is answered as if it had just been opened.
 """
 
+from anabranch.base.errors import AnabranchError
 from anabranch.server.pulsar.connection import PulsarConnection
 from anabranch.server.pulsar.consumers import Attached, ConsumerChannel
-from anabranch.server.pulsar.errors import SubscriptionWithoutName
+from anabranch.server.pulsar.errors import SubscriptionWithoutName, code_of
 from anabranch.server.pulsar.message_ids import start_of
 from anabranch.server.pulsar.opening import Opening
 from anabranch.server.pulsar.properties import metadata_of, name_of
@@ -33,8 +34,18 @@ async def _open(request: pb.Subscribe, connection: PulsarConnection, opening: Op
     try:
         opening.begin()
         await _attach(request, connection)
+    except AnabranchError as error:
+        if code_of(error) == pb.ServerError.ServiceNotReady and not connection.services.is_alone:
+            connection.spawn(_send_away(request, connection))
+        raise
     finally:
         connection.consumers.failed(request.consumer_id, opening)
+
+
+async def _send_away(request: pb.Subscribe, connection: PulsarConnection) -> None:
+    """After the refusal: a C++ client keeps to a connection on which its first SUBSCRIBE was refused, and
+    waits there for its time to be over, unless it is told that the consumer is closed."""
+    connection.consumers.send_away(request.consumer_id, request.topic)
 
 
 async def _attach(request: pb.Subscribe, connection: PulsarConnection) -> None:

@@ -6,7 +6,7 @@ topic is not there, the first who uses it makes it, by the rules of its namespac
 """
 
 from anabranch.base.errors import Invalid, Unavailable, UnknownTopic
-from anabranch.base.ids import TopicName
+from anabranch.base.ids import TopicName, split_partition
 from anabranch.meta.rules import auto_creation_of
 from anabranch.server.pulsar.services import PulsarServices
 from anabranch.topics.registry import AnyTopic
@@ -38,9 +38,18 @@ def check_listener(name: str) -> None:
         raise Unavailable(f"this broker has no listener {name[:256]!r}; connect without a listener name")
 
 
+async def catch_up(services: PulsarServices, name: TopicName) -> None:
+    """Have this broker know of a topic that a client has just had made by another one."""
+    whole = split_partition(name)[0]
+    catalog = services.catalog
+    if not services.is_alone and catalog.find(whole) is None and catalog.find(name) is None:
+        await services.cluster.look_for(*dict.fromkeys((whole, name)))
+
+
 async def open_topic(services: PulsarServices, name: TopicName, *, may_create: bool) -> AnyTopic:
     """The topic to attach to.  UnknownTopic if it is not there and may not be made."""
     check_namespace(services, name)
+    await catch_up(services, name)
     catalog = services.catalog
     if catalog.locate(name) is None:
         if not may_create:
@@ -60,6 +69,7 @@ async def partitions_of(services: PulsarServices, name: TopicName, *, may_create
     check_namespace(services, name)
     if name == COORDINATOR_TOPIC and services.config.current.pulsar.transactions:
         return COORDINATORS
+    await catch_up(services, name)
     catalog = services.catalog
     found = catalog.find(name)
     if found is None and catalog.locate(name) is None:

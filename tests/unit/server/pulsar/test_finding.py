@@ -4,8 +4,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from anabranch.base.ids import TopicName
+from anabranch.base.errors import NotOwner
+from anabranch.base.ids import BrokerId, TopicName
+from anabranch.client.destinations import Address
+from anabranch.meta.image import BrokerImage
+from anabranch.server.pulsar import owners
 from anabranch.server.pulsar.topic_lists import ListPattern, hash_of, pattern_of
 from anabranch.wire.pulsar import commands_pb2 as pb
 from anabranch.wire.pulsar.commands_pb2 import BaseCommand
@@ -40,6 +45,50 @@ async def test_look_up(broker: PulsarBroker) -> None:
     assert (bad.response, bad.error) == (pb.LookupResponse.Failed, pb.ServerError.InvalidTopicName)
     told = await client.ask(C.LOOKUP, topic="t", request_id=5, advertised_listener_name="outside")
     assert told.lookup_response.error == pb.ServerError.ServiceNotReady
+
+
+async def test_a_topic_that_is_not_known_may_be_another_brokers_news(
+    broker: PulsarBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for: list[str] = []
+
+    async def look_for(*names: TopicName) -> None:
+        looked_for.extend(name.local for name in names)
+
+    client = await broker.connect()
+    await make(client, "known")
+    parts = broker.node.parts
+    parts.pulsar.is_alone = False
+    monkeypatch.setattr(parts.cluster, "look_for", look_for)
+    for topic in ("known", "news-partition-1"):
+        said = (await client.ask(C.LOOKUP, topic=topic, request_id=3)).lookup_response
+        assert not said.proxy_through_service_url
+    assert looked_for == ["news", "news-partition-1"]
+
+
+async def test_who_asks_the_wrong_broker_is_sent_away(
+    broker: PulsarBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def led_elsewhere(name: TopicName) -> None:
+        raise NotOwner("broker 2 leads it", 2)
+
+    client = await broker.connect()
+    await make(client, "t")
+    parts = broker.node.parts
+    parts.pulsar.is_alone = False
+    monkeypatch.setattr(parts.topics, "open", led_elsewhere)
+    monkeypatch.setattr(owners, "owner_of", lambda image, name: 2)
+    image = parts.cluster.image
+    other = BrokerImage(BrokerId(2), "other", 9092, pulsar=Address("other", 6651))
+    parts.cluster._watcher.image = replace(image, brokers={**image.brokers, other.id: other})
+    told = await client.ask(C.LOOKUP, topic="t", request_id=3)
+    assert told.lookup_response.broker_service_url == "pulsar://other:6651"
+    told = await client.ask(C.PRODUCER, topic="t", producer_id=1, request_id=4)
+    assert told.error.error == pb.ServerError.ServiceNotReady
+    told = await client.ask(C.SUBSCRIBE, topic="t", subscription="s", type=0, consumer_id=7, request_id=5)
+    assert told.error.error == pb.ServerError.ServiceNotReady
+    closed = (await client.hear(C.CLOSE_CONSUMER)).close_consumer
+    assert (closed.consumer_id, closed.assigned_broker_service_url) == (7, "pulsar://other:6651")
 
 
 async def test_partitions(broker: PulsarBroker) -> None:

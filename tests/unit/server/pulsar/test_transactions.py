@@ -9,6 +9,7 @@ import pytest
 from anabranch.base.errors import DiskFull
 from anabranch.base.ids import TopicName
 from anabranch.cluster.pending_acks import StoredPendingAcks
+from anabranch.groups.records import OffsetKey
 from anabranch.groups.transaction_ids import TxnId
 from anabranch.subscriptions.durable import CursorName
 from anabranch.subscriptions.pending_acks import PendingAck, encode
@@ -329,7 +330,7 @@ async def test_what_is_left_of_a_transaction_that_nobody_knows(
     name = CursorName("s", "t", 0)
     lost = encode(PendingAck([(0, [(0, 1)])]))
     parts = broker.node.parts
-    await StoredPendingAcks(parts.states, parts.txns).write(name, TxnId(0, 77 << 15), 0, lost)
+    await parts.states.write_pending_ack(OffsetKey(*name), TxnId(0, 77 << 15), 0, lost)
     await broker.node.parts.topics.unload(TopicName.from_pulsar("t"))
     await who.consume(3, "t", kind=SHARED)
     assert await values(who, 1) == [b"a"]
