@@ -222,13 +222,15 @@ def test_a_reassignment_and_how_far_it_is(cluster: LocalCluster) -> None:
     values = {"timeout": 60_000, "topics": [{"name": "moved", "partitions": [part]}]}
     with Cluster(Settings(cluster.bootstrap)) as client:
         check(client.send(CONTROLLER, Request(_ALTER_REASSIGNMENTS, values)).error_code, "the reassignment")
-    (row,) = status()["reassignments"]
+    deadline = time.monotonic() + 60
+    while not (rows := status()["reassignments"]):  # the broker that is asked may hear of it later
+        assert time.monotonic() < deadline
+    (row,) = rows
     assert (row["topic"], row["partition"], row["adding"], row["in_sync"]) == ("moved", 0, [4], [])
     assert row["lag"] == {"4": None}
     shown = cluster.tell("status", "--bootstrap", cluster.bootstrap).stdout
     assert re.search(r"^reassignments: 1\n.* in_sync +lag\nmoved .* 4:\?$", shown, re.MULTILINE)
     cluster.tell("resume", "broker-4")
-    deadline = time.monotonic() + 60
     while status()["reassignments"]:
         assert time.monotonic() < deadline
 

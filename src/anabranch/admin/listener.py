@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.admin.services import AdminServices
+from anabranch.base.network import open_server
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -35,8 +36,7 @@ class HttpListener:
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Start to listen; the address taken."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Door(self), host, port, backlog=128)
+        self._server = await open_server(lambda: Door(self), host, port, backlog=128)
         taken = self._server.sockets[0].getsockname()
         return taken[0], taken[1]
 

@@ -25,7 +25,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from anabranch.base.disk import Buffer, File
 from anabranch.base.errors import Refused, Unavailable
@@ -116,6 +116,20 @@ class Network(Protocol):
 
         Unavailable if nobody answers in time, and Refused if nobody listens there.
         """
+
+
+async def open_server(
+    factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **options: Any
+) -> asyncio.Server:
+    """A server that listens.  Cancelled, it leaves no socket behind, as `create_server` alone would."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(factory, host, port, start_serving=False, **options)
+    try:
+        await server.start_serving()
+    except BaseException:
+        server.close()
+        raise
+    return server
 
 
 def _size(chunk: Chunk) -> int:
@@ -364,8 +378,7 @@ class TcpNetwork:
     async def listen(
         self, host: str, port: int, factory: Callable[[], Peer], options: SocketOptions
     ) -> Listener:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
+        server = await open_server(
             lambda: TcpLink(factory()), host, port, backlog=options.backlog, reuse_address=True
         )
         for sock in server.sockets:  # accepted sockets inherit these
