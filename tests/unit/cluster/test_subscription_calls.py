@@ -16,6 +16,7 @@ from anabranch.base.errors import (
     Corrupt,
     FencedLeaderEpoch,
     NotCoordinator,
+    NotOwner,
     TooLarge,
     Unavailable,
     UnknownTopic,
@@ -66,17 +67,29 @@ class Wire:
 
 
 class Owner:
-    """A broker that leads `orders-0` in an epoch."""
+    """A broker that leads `orders` in an epoch, or does not."""
 
-    def __init__(self, kept: Kept, epoch: int) -> None:
+    def __init__(self, kept: Kept, epoch: int | None) -> None:
+        self.epoch = epoch
         self.wire = Wire(kept)
         self.calls = SubscriptionCalls(kept.subscriptions, cast(OtherBrokers, self.wire), Random(1))
-        self.stored = StoredPositions(self.calls, HostTopics(kept.host), lambda topic, partition: epoch)
+        self.stored = StoredPositions(self.calls, HostTopics(kept.host), self._epoch_of)
         self.positions = Positions(self.stored, self.stored, kept.bounds)
+
+    def _epoch_of(self, topic: str, partition: int) -> int:
+        if self.epoch is None:
+            raise NotOwner("another one leads it", KEEPER, 0)
+        return self.epoch
 
     async def load(self) -> "Owner":
         await self.positions.of_topic("orders", 0)
         return self
+
+
+async def looked() -> None:
+    """It asks in the background."""
+    for _ in range(100):
+        await asyncio.sleep(0)
 
 
 @pytest_asyncio.fixture
@@ -238,13 +251,37 @@ async def test_retention_holds_everything_until_it_knows_better(kept: Kept) -> N
     assert owner.stored.hold("orders", 0) is None  # there are no subscriptions at all
     await owner.positions.create(NAME, DOCUMENT, 30)
     await owner.positions.create(CursorName("slow", "orders", 0), DOCUMENT, 20)
-    assert owner.stored.hold("orders", 0) == 0
-    for _ in range(100):  # it asks in the background
-        await asyncio.sleep(0)
+    assert owner.stored.hold("orders", 0) == owner.stored.hold("orders", 1) == 0
+    await looked()
     assert owner.stored.hold("orders", 0) == 20
     assert owner.stored.hold("orders", 1) is None
     await owner.positions.create(CursorName("new", "orders", 0), DOCUMENT, 10)
     assert owner.stored.hold("orders", 0) == 10  # as it has been made here
+
+
+async def test_retention_goes_by_no_look_from_before_this_broker_led(kept: Kept) -> None:
+    before, after = await Owner(kept, 0).load(), Owner(kept, 1)
+    await before.positions.create(NAME, DOCUMENT, 30)
+    after.stored.hold("orders", 1)
+    await looked()
+    await before.positions.create(CursorName("new", "orders", 0), DOCUMENT, 10)
+    assert after.stored.hold("orders", 0) == 0
+    await looked()
+    assert after.stored.hold("orders", 0) == 10
+    after.epoch = 2
+    assert after.stored.hold("orders", 0) == 0
+    await looked()
+    assert after.stored.hold("orders", 0) == 10
+
+
+async def test_a_follower_lets_go_of_what_its_leader_has_and_of_nothing_else(kept: Kept) -> None:
+    owner = await Owner(kept, 0).load()
+    follower = Owner(kept, None)
+    assert follower.stored.hold("orders", 0) is None  # there are no subscriptions at all
+    await owner.positions.create(NAME, DOCUMENT, 30)
+    for _ in range(2):
+        assert follower.stored.hold("orders", 0) == 0
+        await looked()
 
 
 async def test_a_broker_that_stops_does_not_wait_for_others(
