@@ -198,7 +198,7 @@ class StoredPositions:
         for found in await self._calls.ask_each(
             SUBSCRIPTION_TOPIC,
             self._states.shards,
-            lambda shards, _: ReadStates(topic, partition, epoch, shards),
+            lambda shards, _: ReadStates(topic, partition, epoch, set(shards)),
         ):
             states.update(found)
         committed = await self._committed([OffsetKey(group, topic, partition) for group in states], epoch)

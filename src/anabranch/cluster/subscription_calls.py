@@ -11,6 +11,7 @@ too, so that a write which was given up and comes late does not undo what came a
 """
 
 import asyncio
+import struct
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
@@ -58,7 +59,11 @@ _PATIENCE_S, _LAST_PATIENCE_S = 10.0, 2.0
 _ASK_S = 5.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
-Shard = Annotated[int, msgspec.Meta(ge=0)]
+MOST_NAMES = 10_000
+"""Of one question."""
+
+Shards = set[Annotated[int, msgspec.Meta(ge=0)]]
+"""A set, or one client could have the same shard read without end."""
 Place = tuple[str, int]
 """A partition, by the name of its topic and its index."""
 
@@ -133,9 +138,12 @@ class KeptSubscriptions:
         """What another broker asks.  Corrupt if it is no call."""
         try:
             call = _calls.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise Corrupt(f"not a call about subscriptions: {error}") from error
-        return _encode(await self.carry_out(call))
+        try:
+            return _encode(await self.carry_out(call))
+        except struct.error as error:  # before anything was written
+            raise Corrupt(f"a number in a call about subscriptions is too large: {error}") from error
 
     async def carry_out(self, call: "_Call") -> Any:
         try:
@@ -158,7 +166,7 @@ class ReadStates(_Call, frozen=True):
     topic: str
     partition: int
     epoch: int
-    shards: list[Shard]
+    shards: Shards
 
     async def run(self, kept: KeptSubscriptions) -> dict[str, State]:
         kept.check_owner((self.topic, self.partition), self.epoch)
@@ -173,7 +181,7 @@ class ReadStates(_Call, frozen=True):
 class ReadNames(_Call, frozen=True):
     """Every subscription in some shards."""
 
-    shards: list[Shard]
+    shards: Shards
 
     async def run(self, kept: KeptSubscriptions) -> list[OffsetKey]:
         return await kept.states.names(self.shards)
@@ -182,7 +190,7 @@ class ReadNames(_Call, frozen=True):
 class ReadCommitted(_Call, frozen=True):
     """Where groups of one shard are, each with a partition."""
 
-    names: Annotated[list[OffsetKey], msgspec.Meta(min_length=1)]
+    names: Annotated[list[OffsetKey], msgspec.Meta(min_length=1, max_length=MOST_NAMES)]
     epoch: int
     """Of the owner, if they are about one partition."""
 

@@ -13,6 +13,7 @@ from anabranch.base.errors import AnabranchError
 from anabranch.base.seldom import Seldom
 from anabranch.cluster.subscription_calls import (
     ANY_EPOCH,
+    MOST_NAMES,
     Committed,
     ReadCommitted,
     ReadNames,
@@ -81,7 +82,9 @@ class Floors:
         asked, self._asked = self._asked, {}
         try:
             shards = self._calls.kept.states.shards
-            lists = await self._calls.ask_each(SUBSCRIPTION_TOPIC, shards, lambda mine, _: ReadNames(mine))
+            lists = await self._calls.ask_each(
+                SUBSCRIPTION_TOPIC, shards, lambda mine, _: ReadNames(set(mine))
+            )
             names = [name for found in lists for name in found]
             floors: dict[tuple[str, int], int] = {}
             for name, found in (await committed_of(self._calls, names, ANY_EPOCH)).items():
@@ -110,7 +113,10 @@ async def committed_of(
         shards.setdefault(calls.kept.groups.shard_of(name.group_id), []).append(name)
 
     async def ask(index: int, together: list[OffsetKey]) -> Iterable[tuple[OffsetKey, Committed]]:
-        found = await calls.ask(OFFSETS_TOPIC, index, lambda _: ReadCommitted(together, epoch))
+        found: list[Committed] = []
+        for i in range(0, len(together), MOST_NAMES):
+            call = ReadCommitted(together[i : i + MOST_NAMES], epoch)
+            found += await calls.ask(OFFSETS_TOPIC, index, lambda _, call=call: call)
         return zip(together, found, strict=True)
 
     answers = await asyncio.gather(*[ask(index, together) for index, together in shards.items()])

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, TooLarge
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, TooLarge
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer
 from anabranch.groups.internal_topic import InternalTopic
@@ -167,6 +167,8 @@ class SubscriptionStates:
 
     async def _read(self, index: int, read: Callable[[SubscriptionShard], Iterator[Seen]]) -> list[Seen]:
         """What is seen in a shard once that is safe."""
+        if index not in self.shards:
+            raise CoordinatorNotAvailable(f"shard {index} of {SUBSCRIPTION_TOPIC} is not known here")
         if self._topic.is_unwritten(index):
             return []
         found = list(read(await self._runtime.load(index)))

@@ -7,6 +7,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -199,6 +200,34 @@ async def test_errors_are_what_they_were(kept: Kept) -> None:
         )
     with pytest.raises(Corrupt):
         await kept.subscriptions.answer(b"\x00")
+
+
+async def test_what_is_no_call_of_a_broker_is_refused_and_leaves_nothing(kept: Kept) -> None:
+    await kept.create("s", at=3)
+    named, stamp, huge = ["s", "orders", 0], [0, 1], 1 << 63
+    calls: list[Any] = [
+        ["ReadNames", [3]],
+        ["ReadNames", [huge]],
+        ["ReadNames", {}],
+        ["ReadStates", "orders", 0, 0, [-1]],
+        ["ReadCommitted", [named] * 10_001, -1],
+        ["ReadCommitted", [], -1],
+        ["WritePositions", [[[named, huge, None], stamp, True]]],
+        ["WritePositions", [[[["s", "orders", huge], 5, None], [-1, 1], True]]],
+        ["WriteDocument", ["s", "orders", huge], [-1, 1], b"", True],
+        ["WriteDocument", ["s" * 40_000, "orders", 0], stamp, b"", True],
+        ["WriteChunks", [[[named, {huge: b""}, [], None], stamp]]],
+        ["WriteChunks", [[[named, {}, [], huge], stamp]]],
+    ]
+    written = [msgspec.msgpack.encode(call) for call in calls]
+    deep = msgspec.msgpack.encode("ReadNames") + b"\x90" + b"\x91" * 200_000 + b"\x90"
+    for data in (b"", b"\xc1", b"\x93" + deep, *written):
+        with pytest.raises(AnabranchError):
+            await kept.subscriptions.answer(data)
+    assert (await kept.subscriptions.answer(msgspec.msgpack.encode(["ReadNames", [0, 1, 2] * 5]))).count(
+        b"orders"
+    ) == 1
+    assert (await kept.positions.of_topic("orders", 0))["s"].cursor.mark_delete == 3
 
 
 async def test_while_consumers_are_attached_members_commit_nothing(kept: Kept) -> None:
