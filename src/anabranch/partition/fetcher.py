@@ -306,13 +306,16 @@ class ReplicaFetcher:
 
         What an earlier process had written and not synced is there after a kill, and not after a power cut.
         A cut that the disk refused, or the checkpoint of it, is done first: the log has less than it says.
-        One that cannot be synced now is due no more.
+        One that cannot be synced now is due no more, and tried again when it is due.
         """
         unsynced, self._unsynced = self._unsynced, {}
         settling: list[asyncio.Task[None]] = []
         try:
             for place, following in unsynced.items():
-                if following.replica.is_closed:
+                if not self._is_followed(place, following):
+                    continue
+                if place not in due:
+                    self._unsynced[place] = following
                     continue
                 try:
                     written = self._owed(following)

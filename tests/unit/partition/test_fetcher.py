@@ -233,6 +233,26 @@ async def test_what_cannot_be_flushed_is_not_told_and_holds_up_nothing(
     await fetching.stop()
 
 
+async def test_what_cannot_be_flushed_is_not_tried_again_with_each_fetch_of_others(
+    fetching: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, tried = fetching.replica().log, 0
+    flush = fetching.host.flusher.flush
+
+    async def refusing(opened: LocalLog, up_to: int) -> None:
+        nonlocal tried
+        if opened is log:
+            tried += 1
+            raise Unavailable("no descriptor is left")
+        await flush(opened, up_to)
+
+    monkeypatch.setattr(fetching.host.flusher, "flush", refusing)
+    fetching.answers += [{0: {"records": batch(0, "a")}}]
+    fetching.answers += [{1: {"records": batch(n, f"{n}")}} for n in range(5)]
+    await fetching.fetches(6)
+    assert tried == 1
+
+
 async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: Fetching) -> None:
     for epoch in (3, 4):
         put(fetching.replica().log, records(f"of {epoch}"), epoch)
