@@ -8,6 +8,7 @@ partition.  One before may have made subscriptions of which no earlier answer te
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 
 from anabranch.base.errors import AnabranchError
 from anabranch.base.seldom import Seldom
@@ -115,9 +116,13 @@ async def committed_of(
     async def ask(index: int, together: list[OffsetKey]) -> Iterable[tuple[OffsetKey, Committed]]:
         found: list[Committed] = []
         for i in range(0, len(together), MOST_NAMES):
-            call = ReadCommitted(together[i : i + MOST_NAMES], epoch)
-            found += await calls.ask(OFFSETS_TOPIC, index, lambda _, call=call: call)
+            some = together[i : i + MOST_NAMES]
+            found += await calls.ask(OFFSETS_TOPIC, index, partial(_read_committed, some, epoch))
         return zip(together, found, strict=True)
 
     answers = await asyncio.gather(*[ask(index, together) for index, together in shards.items()])
     return {name: found for answer in answers for name, found in answer}
+
+
+def _read_committed(names: list[OffsetKey], epoch: int, _attempt: int) -> ReadCommitted:
+    return ReadCommitted(names, epoch)

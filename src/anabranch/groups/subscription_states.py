@@ -1,11 +1,11 @@
 """Subscription coordinator: which shard a durable subscription belongs to, and the way to it.
 
-`__subscription_state` is partitioned like `__consumer_offsets` and by the same hash of the same name, so
-that the broker that keeps a group's offsets keeps the rest of the subscription too.  Snapshots of producers
-go by their partition.  The topic is made when it is first needed.
+`__subscription_state` is partitioned like `__consumer_offsets` and by the same hash of the same name; of
+several brokers the one that keeps a group's offsets may not be the one that keeps the rest of the
+subscription.  Snapshots of producers go by their partition.  The topic is made when it is first needed.
 
-A topic's subscriptions are spread over all shards, so all that were ever written to are read before the
-first question about a topic is answered.
+A topic's subscriptions are spread over all shards, so all that are here and were ever written to are read
+before the first question about a topic is answered.
 """
 
 import asyncio
