@@ -12,6 +12,7 @@ too, so that a write which was given up and comes late does not undo what came a
 
 import asyncio
 import struct
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
@@ -57,6 +58,7 @@ ANY_EPOCH = -1
 """Of what is asked for no topic that is served."""
 _PATIENCE_S, _LAST_PATIENCE_S = 10.0, 2.0
 _ASK_S = 5.0
+_MOST_STAMPS = 100_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 MOST_NAMES = 10_000
@@ -104,7 +106,7 @@ class KeptSubscriptions:
         self.states = states
         self._epoch_of = epoch_of
         self._owners: dict[Place, int] = {}
-        self._stamps: dict[OffsetKey, Stamp] = {}
+        self._stamps: OrderedDict[OffsetKey, Stamp] = OrderedDict()
 
     def check_owner(self, place: Place, epoch: int) -> None:
         """FencedLeaderEpoch if there is a later owner."""
@@ -128,11 +130,14 @@ class KeptSubscriptions:
         if stamp < self._stamps.get(name, stamp):
             raise Conflict(f"{name}: overtaken by a later write")
         self._stamps[name] = stamp
+        self._stamps.move_to_end(name)
+        if len(self._stamps) > _MOST_STAMPS:  # of what was written so long ago nothing is on its way
+            self._stamps.popitem(last=False)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         gone = set(names)
         self._owners = {place: kept for place, kept in self._owners.items() if place[0] not in gone}
-        self._stamps = {name: kept for name, kept in self._stamps.items() if name.topic not in gone}
+        self._stamps = OrderedDict(item for item in self._stamps.items() if item[0].topic not in gone)
 
     async def answer(self, data: bytes) -> bytes:
         """What another broker asks.  Corrupt if it is no call."""

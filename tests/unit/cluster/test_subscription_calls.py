@@ -159,6 +159,16 @@ async def test_a_write_that_was_given_up_does_not_undo_what_came_after_it(kept: 
     await WriteDocument(KEY, Stamp(0, 3), b"{}", False).run(kept.subscriptions)
 
 
+async def test_who_wrote_long_ago_is_forgotten(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscription_calls, "_MOST_STAMPS", 2)
+    for number, group in enumerate(("a", "b", "a", "c"), 5):
+        kept.subscriptions.check(OffsetKey(group, "orders", 0), Stamp(0, number))
+    for group in ("a", "c"):
+        with pytest.raises(Conflict):
+            kept.subscriptions.check(OffsetKey(group, "orders", 0), Stamp(0, 4))
+    kept.subscriptions.check(OffsetKey("b", "orders", 0), Stamp(0, 4))
+
+
 async def test_who_is_not_answered_asks_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = await Owner(kept, 0).load()
     cursor = await owner.positions.create(NAME, DOCUMENT, 0)
