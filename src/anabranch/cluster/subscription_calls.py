@@ -395,7 +395,7 @@ class SubscriptionCalls:
         Who moves, or does not answer, is asked again for `_PATIENCE_S`.
         """
         loop = asyncio.get_running_loop()
-        deadline = min(loop.time() + _PATIENCE_S, self._last_s)
+        deadline = loop.time() + _PATIENCE_S
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._random)
         answers: list[Any] = []
         left = list(shards)
@@ -410,7 +410,7 @@ class SubscriptionCalls:
                 if not isinstance(outcome, BaseException):
                     answers.append(outcome)
                     continue
-                if not self._may_pass(broker, outcome) or loop.time() > deadline:
+                if not self._may_pass(broker, outcome) or loop.time() > min(deadline, self._last_s):
                     raise outcome
                 left += mine
             if left:
@@ -432,8 +432,10 @@ class SubscriptionCalls:
 
     async def _try(self, broker: BrokerId, topic: str, call: _Call) -> Any:
         brokers = self._brokers
-        if brokers is None or broker == brokers.me:
+        if brokers is None:
             return await self.kept.carry_out(call)
+        if broker == brokers.me:
+            return await self._try_here(topic, call)
         if broker == NO_BROKER:
             raise CoordinatorNotAvailable(f"a shard of {topic} has no leader now")
         request = Request(
@@ -448,6 +450,16 @@ class SubscriptionCalls:
             return _ANSWERS[type(call)].decode(data)
         except msgspec.MsgspecError as error:
             raise Corrupt(f"broker {broker} gave no answer about subscriptions: {error}") from error
+
+    async def _try_here(self, topic: str, call: _Call) -> Any:
+        """As elsewhere, no longer: a shard may wait for its replicas, and these for this broker's stop."""
+        try:
+            async with asyncio.timeout(_ASK_S):
+                return await self.kept.carry_out(call)
+        except TimeoutError as error:
+            raise CoordinatorLoading(
+                f"a shard of {topic} takes long, it may wait for its replicas"
+            ) from error
 
     def _may_pass(self, broker: BrokerId, error: BaseException) -> bool:
         """Whether it is worth asking again."""

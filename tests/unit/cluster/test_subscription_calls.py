@@ -14,6 +14,7 @@ import pytest_asyncio
 from anabranch.base.errors import (
     AnabranchError,
     Conflict,
+    CoordinatorLoading,
     Corrupt,
     FencedLeaderEpoch,
     NotCoordinator,
@@ -321,6 +322,31 @@ async def test_a_follower_lets_go_of_what_its_leader_has_and_of_nothing_else(kep
     for _ in range(2):
         assert follower.stored.hold("orders", 0) == 0
         await looked()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_shard_here_that_waits_for_its_replicas_is_not_waited_for_without_end(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    owner = await Owner(kept, 0).load()
+    cursor = await owner.positions.create(NAME, DOCUMENT, 0)
+    owner.wire.me = KEEPER
+    cursor.cursor.ack(4, 5)
+
+    async def waits(changes: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(kept.states, "write_chunks", waits)
+    monkeypatch.setattr(subscription_calls, "_ASK_S", 0.01)
+    monkeypatch.setattr(subscription_calls, "_LAST_PATIENCE_S", 0.0)
+    if not stops:
+        monkeypatch.setattr(subscription_calls, "_PATIENCE_S", 0.0)
+    saving = asyncio.ensure_future(owner.positions.save(cursor))
+    await asyncio.sleep(0)
+    if stops:
+        owner.calls.hurry()
+    with pytest.raises(CoordinatorLoading):
+        await asyncio.wait_for(saving, 5)
 
 
 async def test_a_broker_that_stops_does_not_wait_for_others(
