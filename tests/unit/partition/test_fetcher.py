@@ -268,6 +268,20 @@ async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: F
     assert [(replica.log.log_end, len(segments)) for replica, segments in fetching.cut] == [(2, 0)]
 
 
+async def test_what_the_leader_has_deleted_is_looked_at_here(fetching: Fetching) -> None:
+    replica = fetching.replica()
+    put(replica.log, records("a", "b"), 5)
+    fetching.answers += [{0: {"high_watermark": 2}}, {}]
+    await fetching.fetches(2)
+    assert replica in fetching.host.touched
+    fetching.host.touched.clear()
+    fetching.answers += [{0: {"high_watermark": 2, "log_start_offset": 1}}, {}]
+    fetching.network.release()
+    await fetching.fetches(4)
+    assert replica.log.log_start == 1
+    assert replica in fetching.host.touched
+
+
 PARTED = {"diverging_epoch": {"epoch": 3, "end_offset": 1}, "high_watermark": 1}
 
 
