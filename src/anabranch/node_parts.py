@@ -264,7 +264,7 @@ class NodeParts:
             participation=self.participation,
             brokers=self.brokers,
             handovers=Handovers(lambda *place: self._subscribed.ahead(*place), host.partition, clock),
-            subscriptions=self.subscriptions.kept,
+            subscriptions=None if self.subscriptions.are_all_here else self.subscriptions.kept,
             threads=self.threads,
         )
 

@@ -28,6 +28,7 @@ from anabranch.base.errors import (
     CoordinatorNotAvailable,
     Corrupt,
     NotCoordinator,
+    NotOwner,
     UnknownTopic,
 )
 from anabranch.base.ids import TopicName
@@ -197,7 +198,7 @@ class StoredPositions:
         for found in await self._calls.ask_each(
             SUBSCRIPTION_TOPIC,
             self._states.shards,
-            lambda shards, _: ReadStates(topic, partition, epoch, shards),
+            lambda shards, _: ReadStates(topic, partition, epoch, set(shards)),
         ):
             states.update(found)
         committed = await self._committed([OffsetKey(group, topic, partition) for group in states], epoch)
@@ -273,7 +274,11 @@ class StoredPositions:
         lets go of nothing: it may be lost.  Where other brokers keep some, they are asked.
         """
         if not self._calls.are_all_here:
-            return self._floors.of(topic, partition)
+            try:
+                epoch = self._epoch_of(topic, partition)
+            except (NotOwner, UnknownTopic):
+                return self._floors.of(topic, partition, None)
+            return self._floors.of(topic, partition, epoch)
         place = (topic, partition)
         try:
             subscriptions = list(self._states.known_of_topic(topic, partition))
@@ -392,6 +397,7 @@ class StoredPositions:
         gone = set(names)
         self._epochs = {place: epoch for place, epoch in self._epochs.items() if place[0] not in gone}
         self._attached = {name for name in self._attached if name.topic not in gone}
+        self._floors.topics_deleted(gone)
 
 
 def subscription_states(

@@ -11,6 +11,8 @@ too, so that a write which was given up and comes late does not undo what came a
 """
 
 import asyncio
+import struct
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
@@ -56,9 +58,14 @@ ANY_EPOCH = -1
 """Of what is asked for no topic that is served."""
 _PATIENCE_S, _LAST_PATIENCE_S = 10.0, 2.0
 _ASK_S = 5.0
+_MOST_STAMPS = 100_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
-Shard = Annotated[int, msgspec.Meta(ge=0)]
+MOST_NAMES = 10_000
+"""Of one question."""
+
+Shards = set[Annotated[int, msgspec.Meta(ge=0)]]
+"""A set, or one client could have the same shard read without end."""
 Place = tuple[str, int]
 """A partition, by the name of its topic and its index."""
 
@@ -99,7 +106,7 @@ class KeptSubscriptions:
         self.states = states
         self._epoch_of = epoch_of
         self._owners: dict[Place, int] = {}
-        self._stamps: dict[OffsetKey, Stamp] = {}
+        self._stamps: OrderedDict[OffsetKey, Stamp] = OrderedDict()
 
     def check_owner(self, place: Place, epoch: int) -> None:
         """FencedLeaderEpoch if there is a later owner."""
@@ -123,19 +130,25 @@ class KeptSubscriptions:
         if stamp < self._stamps.get(name, stamp):
             raise Conflict(f"{name}: overtaken by a later write")
         self._stamps[name] = stamp
+        self._stamps.move_to_end(name)
+        if len(self._stamps) > _MOST_STAMPS:  # of what was written so long ago nothing is on its way
+            self._stamps.popitem(last=False)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         gone = set(names)
         self._owners = {place: kept for place, kept in self._owners.items() if place[0] not in gone}
-        self._stamps = {name: kept for name, kept in self._stamps.items() if name.topic not in gone}
+        self._stamps = OrderedDict(item for item in self._stamps.items() if item[0].topic not in gone)
 
     async def answer(self, data: bytes) -> bytes:
         """What another broker asks.  Corrupt if it is no call."""
         try:
             call = _calls.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise Corrupt(f"not a call about subscriptions: {error}") from error
-        return _encode(await self.carry_out(call))
+        try:
+            return _encode(await self.carry_out(call))
+        except struct.error as error:  # before anything was written
+            raise Corrupt(f"a number in a call about subscriptions is too large: {error}") from error
 
     async def carry_out(self, call: "_Call") -> Any:
         try:
@@ -158,7 +171,7 @@ class ReadStates(_Call, frozen=True):
     topic: str
     partition: int
     epoch: int
-    shards: list[Shard]
+    shards: Shards
 
     async def run(self, kept: KeptSubscriptions) -> dict[str, State]:
         kept.check_owner((self.topic, self.partition), self.epoch)
@@ -173,7 +186,7 @@ class ReadStates(_Call, frozen=True):
 class ReadNames(_Call, frozen=True):
     """Every subscription in some shards."""
 
-    shards: list[Shard]
+    shards: Shards
 
     async def run(self, kept: KeptSubscriptions) -> list[OffsetKey]:
         return await kept.states.names(self.shards)
@@ -182,7 +195,7 @@ class ReadNames(_Call, frozen=True):
 class ReadCommitted(_Call, frozen=True):
     """Where groups of one shard are, each with a partition."""
 
-    names: Annotated[list[OffsetKey], msgspec.Meta(min_length=1)]
+    names: Annotated[list[OffsetKey], msgspec.Meta(min_length=1, max_length=MOST_NAMES)]
     epoch: int
     """Of the owner, if they are about one partition."""
 
@@ -382,7 +395,7 @@ class SubscriptionCalls:
         Who moves, or does not answer, is asked again for `_PATIENCE_S`.
         """
         loop = asyncio.get_running_loop()
-        deadline = min(loop.time() + _PATIENCE_S, self._last_s)
+        deadline = loop.time() + _PATIENCE_S
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._random)
         answers: list[Any] = []
         left = list(shards)
@@ -397,7 +410,7 @@ class SubscriptionCalls:
                 if not isinstance(outcome, BaseException):
                     answers.append(outcome)
                     continue
-                if not self._may_pass(broker, outcome) or loop.time() > deadline:
+                if not self._may_pass(broker, outcome) or loop.time() > min(deadline, self._last_s):
                     raise outcome
                 left += mine
             if left:
@@ -419,8 +432,10 @@ class SubscriptionCalls:
 
     async def _try(self, broker: BrokerId, topic: str, call: _Call) -> Any:
         brokers = self._brokers
-        if brokers is None or broker == brokers.me:
+        if brokers is None:
             return await self.kept.carry_out(call)
+        if broker == brokers.me:
+            return await self._try_here(topic, call)
         if broker == NO_BROKER:
             raise CoordinatorNotAvailable(f"a shard of {topic} has no leader now")
         request = Request(
@@ -435,6 +450,16 @@ class SubscriptionCalls:
             return _ANSWERS[type(call)].decode(data)
         except msgspec.MsgspecError as error:
             raise Corrupt(f"broker {broker} gave no answer about subscriptions: {error}") from error
+
+    async def _try_here(self, topic: str, call: _Call) -> Any:
+        """As elsewhere, no longer: a shard may wait for its replicas, and these for this broker's stop."""
+        try:
+            async with asyncio.timeout(_ASK_S):
+                return await self.kept.carry_out(call)
+        except TimeoutError as error:
+            raise CoordinatorLoading(
+                f"a shard of {topic} takes long, it may wait for its replicas"
+            ) from error
 
     def _may_pass(self, broker: BrokerId, error: BaseException) -> bool:
         """Whether it is worth asking again."""

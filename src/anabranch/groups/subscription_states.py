@@ -1,11 +1,11 @@
 """Subscription coordinator: which shard a durable subscription belongs to, and the way to it.
 
-`__subscription_state` is partitioned like `__consumer_offsets` and by the same hash of the same name, so
-that the broker that keeps a group's offsets keeps the rest of the subscription too.  Snapshots of producers
-go by their partition.  The topic is made when it is first needed.
+`__subscription_state` is partitioned like `__consumer_offsets` and by the same hash of the same name; of
+several brokers the one that keeps a group's offsets may not be the one that keeps the rest of the
+subscription.  Snapshots of producers go by their partition.  The topic is made when it is first needed.
 
-A topic's subscriptions are spread over all shards, so all that were ever written to are read before the
-first question about a topic is answered.
+A topic's subscriptions are spread over all shards, so all that are here and were ever written to are read
+before the first question about a topic is answered.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from anabranch.base.clock import Clock
-from anabranch.base.errors import AnabranchError, TooLarge
+from anabranch.base.errors import AnabranchError, CoordinatorNotAvailable, TooLarge
 from anabranch.groups.coordinator import partition_for
 from anabranch.groups.effects import Answer
 from anabranch.groups.internal_topic import InternalTopic
@@ -167,6 +167,8 @@ class SubscriptionStates:
 
     async def _read(self, index: int, read: Callable[[SubscriptionShard], Iterator[Seen]]) -> list[Seen]:
         """What is seen in a shard once that is safe."""
+        if index not in self.shards:
+            raise CoordinatorNotAvailable(f"shard {index} of {SUBSCRIPTION_TOPIC} is not known here")
         if self._topic.is_unwritten(index):
             return []
         found = list(read(await self._runtime.load(index)))

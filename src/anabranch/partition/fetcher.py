@@ -306,13 +306,16 @@ class ReplicaFetcher:
 
         What an earlier process had written and not synced is there after a kill, and not after a power cut.
         A cut that the disk refused, or the checkpoint of it, is done first: the log has less than it says.
-        One that cannot be synced now is due no more.
+        One that cannot be synced now is due no more, and tried again when it is due.
         """
         unsynced, self._unsynced = self._unsynced, {}
         settling: list[asyncio.Task[None]] = []
         try:
             for place, following in unsynced.items():
-                if following.replica.is_closed:
+                if not self._is_followed(place, following):
+                    continue
+                if place not in due:
+                    self._unsynced[place] = following
                     continue
                 try:
                     written = self._owed(following)
@@ -366,7 +369,8 @@ class ReplicaFetcher:
         self, place: Place, following: Following, part: Any, settling: "list[asyncio.Task[None]]"
     ) -> None:
         """Take what the leader gave; what is to be waited for before it is asked again goes to `settling`."""
-        before = following.replica.high_watermark
+        opened = following.replica.log
+        before = following.replica.high_watermark, opened.log_start
         try:
             if part.error_code == ErrorCode.offset_out_of_range:
                 start, end = await self._bounds(following)
@@ -388,8 +392,8 @@ class ReplicaFetcher:
                 self._put_off(place, following, error)
             return
         self._ahead.pop(place, None)
-        opened = following.replica.log
-        if dropped is not None or part.records or following.replica.high_watermark != before:
+        moved = (following.replica.high_watermark, opened.log_start) != before
+        if dropped is not None or part.records or moved:
             self._around.host.touched.add(following.replica)
         if part.records and place in self._followed:  # next time the others are first
             self._followed[place] = self._followed.pop(place)

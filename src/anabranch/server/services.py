@@ -42,7 +42,8 @@ class Services:
     participation: Participation
     brokers: OtherBrokers
     handovers: Handovers
-    subscriptions: KeptSubscriptions
+    subscriptions: KeptSubscriptions | None
+    """Which other brokers may ask about; None if there are none."""
     threads: Executor
     """For what takes a request a while and needs no pool of its own."""
     written_topics: WrittenTopics = field(default_factory=WrittenTopics)

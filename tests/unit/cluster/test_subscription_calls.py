@@ -7,15 +7,18 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from anabranch.base.errors import (
     AnabranchError,
     Conflict,
+    CoordinatorLoading,
     Corrupt,
     FencedLeaderEpoch,
     NotCoordinator,
+    NotOwner,
     TooLarge,
     Unavailable,
     UnknownTopic,
@@ -66,17 +69,29 @@ class Wire:
 
 
 class Owner:
-    """A broker that leads `orders-0` in an epoch."""
+    """A broker that leads `orders` in an epoch, or does not."""
 
-    def __init__(self, kept: Kept, epoch: int) -> None:
+    def __init__(self, kept: Kept, epoch: int | None) -> None:
+        self.epoch = epoch
         self.wire = Wire(kept)
         self.calls = SubscriptionCalls(kept.subscriptions, cast(OtherBrokers, self.wire), Random(1))
-        self.stored = StoredPositions(self.calls, HostTopics(kept.host), lambda topic, partition: epoch)
+        self.stored = StoredPositions(self.calls, HostTopics(kept.host), self._epoch_of)
         self.positions = Positions(self.stored, self.stored, kept.bounds)
+
+    def _epoch_of(self, topic: str, partition: int) -> int:
+        if self.epoch is None:
+            raise NotOwner("another one leads it", KEEPER, 0)
+        return self.epoch
 
     async def load(self) -> "Owner":
         await self.positions.of_topic("orders", 0)
         return self
+
+
+async def looked() -> None:
+    """It asks in the background."""
+    for _ in range(100):
+        await asyncio.sleep(0)
 
 
 @pytest_asyncio.fixture
@@ -145,6 +160,16 @@ async def test_a_write_that_was_given_up_does_not_undo_what_came_after_it(kept: 
     await WriteDocument(KEY, Stamp(0, 3), b"{}", False).run(kept.subscriptions)
 
 
+async def test_who_wrote_long_ago_is_forgotten(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscription_calls, "_MOST_STAMPS", 2)
+    for number, group in enumerate(("a", "b", "a", "c"), 5):
+        kept.subscriptions.check(OffsetKey(group, "orders", 0), Stamp(0, number))
+    for group in ("a", "c"):
+        with pytest.raises(Conflict):
+            kept.subscriptions.check(OffsetKey(group, "orders", 0), Stamp(0, 4))
+    kept.subscriptions.check(OffsetKey("b", "orders", 0), Stamp(0, 4))
+
+
 async def test_who_is_not_answered_asks_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = await Owner(kept, 0).load()
     cursor = await owner.positions.create(NAME, DOCUMENT, 0)
@@ -186,6 +211,34 @@ async def test_errors_are_what_they_were(kept: Kept) -> None:
         )
     with pytest.raises(Corrupt):
         await kept.subscriptions.answer(b"\x00")
+
+
+async def test_what_is_no_call_of_a_broker_is_refused_and_leaves_nothing(kept: Kept) -> None:
+    await kept.create("s", at=3)
+    named, stamp, huge = ["s", "orders", 0], [0, 1], 1 << 63
+    calls: list[Any] = [
+        ["ReadNames", [3]],
+        ["ReadNames", [huge]],
+        ["ReadNames", {}],
+        ["ReadStates", "orders", 0, 0, [-1]],
+        ["ReadCommitted", [named] * 10_001, -1],
+        ["ReadCommitted", [], -1],
+        ["WritePositions", [[[named, huge, None], stamp, True]]],
+        ["WritePositions", [[[["s", "orders", huge], 5, None], [-1, 1], True]]],
+        ["WriteDocument", ["s", "orders", huge], [-1, 1], b"", True],
+        ["WriteDocument", ["s" * 40_000, "orders", 0], stamp, b"", True],
+        ["WriteChunks", [[[named, {huge: b""}, [], None], stamp]]],
+        ["WriteChunks", [[[named, {}, [], huge], stamp]]],
+    ]
+    written = [msgspec.msgpack.encode(call) for call in calls]
+    deep = msgspec.msgpack.encode("ReadNames") + b"\x90" + b"\x91" * 200_000 + b"\x90"
+    for data in (b"", b"\xc1", b"\x93" + deep, *written):
+        with pytest.raises(AnabranchError):
+            await kept.subscriptions.answer(data)
+    assert (await kept.subscriptions.answer(msgspec.msgpack.encode(["ReadNames", [0, 1, 2] * 5]))).count(
+        b"orders"
+    ) == 1
+    assert (await kept.positions.of_topic("orders", 0))["s"].cursor.mark_delete == 3
 
 
 async def test_while_consumers_are_attached_members_commit_nothing(kept: Kept) -> None:
@@ -238,13 +291,62 @@ async def test_retention_holds_everything_until_it_knows_better(kept: Kept) -> N
     assert owner.stored.hold("orders", 0) is None  # there are no subscriptions at all
     await owner.positions.create(NAME, DOCUMENT, 30)
     await owner.positions.create(CursorName("slow", "orders", 0), DOCUMENT, 20)
-    assert owner.stored.hold("orders", 0) == 0
-    for _ in range(100):  # it asks in the background
-        await asyncio.sleep(0)
+    assert owner.stored.hold("orders", 0) == owner.stored.hold("orders", 1) == 0
+    await looked()
     assert owner.stored.hold("orders", 0) == 20
     assert owner.stored.hold("orders", 1) is None
     await owner.positions.create(CursorName("new", "orders", 0), DOCUMENT, 10)
     assert owner.stored.hold("orders", 0) == 10  # as it has been made here
+
+
+async def test_retention_goes_by_no_look_from_before_this_broker_led(kept: Kept) -> None:
+    before, after = await Owner(kept, 0).load(), Owner(kept, 1)
+    await before.positions.create(NAME, DOCUMENT, 30)
+    after.stored.hold("orders", 1)
+    await looked()
+    await before.positions.create(CursorName("new", "orders", 0), DOCUMENT, 10)
+    assert after.stored.hold("orders", 0) == 0
+    await looked()
+    assert after.stored.hold("orders", 0) == 10
+    after.epoch = 2
+    assert after.stored.hold("orders", 0) == 0
+    await looked()
+    assert after.stored.hold("orders", 0) == 10
+
+
+async def test_a_follower_lets_go_of_what_its_leader_has_and_of_nothing_else(kept: Kept) -> None:
+    owner = await Owner(kept, 0).load()
+    follower = Owner(kept, None)
+    assert follower.stored.hold("orders", 0) is None  # there are no subscriptions at all
+    await owner.positions.create(NAME, DOCUMENT, 30)
+    for _ in range(2):
+        assert follower.stored.hold("orders", 0) == 0
+        await looked()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_shard_here_that_waits_for_its_replicas_is_not_waited_for_without_end(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    owner = await Owner(kept, 0).load()
+    cursor = await owner.positions.create(NAME, DOCUMENT, 0)
+    owner.wire.me = KEEPER
+    cursor.cursor.ack(4, 5)
+
+    async def waits(changes: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(kept.states, "write_chunks", waits)
+    monkeypatch.setattr(subscription_calls, "_ASK_S", 0.01)
+    monkeypatch.setattr(subscription_calls, "_LAST_PATIENCE_S", 0.0)
+    if not stops:
+        monkeypatch.setattr(subscription_calls, "_PATIENCE_S", 0.0)
+    saving = asyncio.ensure_future(owner.positions.save(cursor))
+    await asyncio.sleep(0)
+    if stops:
+        owner.calls.hurry()
+    with pytest.raises(CoordinatorLoading):
+        await asyncio.wait_for(saving, 5)
 
 
 async def test_a_broker_that_stops_does_not_wait_for_others(

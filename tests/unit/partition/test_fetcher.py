@@ -233,6 +233,26 @@ async def test_what_cannot_be_flushed_is_not_told_and_holds_up_nothing(
     await fetching.stop()
 
 
+async def test_what_cannot_be_flushed_is_not_tried_again_with_each_fetch_of_others(
+    fetching: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, tried = fetching.replica().log, 0
+    flush = fetching.host.flusher.flush
+
+    async def refusing(opened: LocalLog, up_to: int) -> None:
+        nonlocal tried
+        if opened is log:
+            tried += 1
+            raise Unavailable("no descriptor is left")
+        await flush(opened, up_to)
+
+    monkeypatch.setattr(fetching.host.flusher, "flush", refusing)
+    fetching.answers += [{0: {"records": batch(0, "a")}}]
+    fetching.answers += [{1: {"records": batch(n, f"{n}")}} for n in range(5)]
+    await fetching.fetches(6)
+    assert tried == 1
+
+
 async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: Fetching) -> None:
     for epoch in (3, 4):
         put(fetching.replica().log, records(f"of {epoch}"), epoch)
@@ -246,6 +266,20 @@ async def test_a_replica_that_parted_is_cut_and_that_is_written_down(fetching: F
     ]
     assert contents(fetching.replica().log) == [(0, b"of 3"), (1, b"new")]
     assert [(replica.log.log_end, len(segments)) for replica, segments in fetching.cut] == [(2, 0)]
+
+
+async def test_what_the_leader_has_deleted_is_looked_at_here(fetching: Fetching) -> None:
+    replica = fetching.replica()
+    put(replica.log, records("a", "b"), 5)
+    fetching.answers += [{0: {"high_watermark": 2}}, {}]
+    await fetching.fetches(2)
+    assert replica in fetching.host.touched
+    fetching.host.touched.clear()
+    fetching.answers += [{0: {"high_watermark": 2, "log_start_offset": 1}}, {}]
+    fetching.network.release()
+    await fetching.fetches(4)
+    assert replica.log.log_start == 1
+    assert replica in fetching.host.touched
 
 
 PARTED = {"diverging_epoch": {"epoch": 3, "end_offset": 1}, "high_watermark": 1}
