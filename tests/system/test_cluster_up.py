@@ -216,7 +216,8 @@ def test_a_reassignment_and_how_far_it_is(cluster: LocalCluster) -> None:
     def status() -> Any:
         return from_json(cluster.tell("status", "--bootstrap", cluster.bootstrap, "--json"))
 
-    anabranch("topic", "create", "moved", "--partitions", "1", bootstrap=cluster.bootstrap)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("moved", 1, replica_assignment=[[1, 2, 3]])])["moved"].result(60)
     cluster.tell("pause", "broker-4")
     part = {"partition_index": 0, "replicas": [4, 1]}
     values = {"timeout": 60_000, "topics": [{"name": "moved", "partitions": [part]}]}
