@@ -18,7 +18,7 @@ NO_NODE = ("base", "cli", "spark", "pipelines", "tables")
 YET_A_NODE = "tables/supervisor.py"
 
 EXCEPTIONS = {
-    "admin/listener.py": ({"create_server"}, "HTTP's library takes over transports of the loop's own"),
+    "admin/listener.py": ({"open_server"}, "HTTP's library takes over transports of the loop's own"),
     "client/blocking.py": (
         {"Random", "create_connection", "socket", "time"},
         "the shell of programs that block; nodes have the one on an event loop",
@@ -45,6 +45,7 @@ NAMES = {
     *("ThreadPoolExecutor", "ProcessPoolExecutor", "to_thread"),
     *("create_subprocess_exec", "create_subprocess_shell", "fork", "posix_spawn", "popen", "system"),
     *("open_connection", "start_server", "create_connection", "create_server", "create_datagram_endpoint"),
+    "open_server",
     *("now", "utcnow", "today"),  # of datetime
     *("SystemClock", "DirectDisk", "TcpNetwork", "RealProcesses", "thread_pool", "real_world"),
 }
