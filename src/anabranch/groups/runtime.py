@@ -88,12 +88,12 @@ class _Served(Generic[S]):
 
     def pending(self) -> "asyncio.Future[None] | None":
         """What answers wait for, if anything.  Raises if it can never come, as after a failed sync."""
-        if self.unsafe is not None and not is_safe(self.unsafe):
-            if not self.unsafe.done():
-                return self.unsafe
-            self.unsafe = self.partition.acknowledgement(self.partition.log_end)  # it may be safe by now
-            return self.unsafe
-        return None
+        unsafe = self.unsafe
+        if unsafe is None or not unsafe.done():
+            return unsafe
+        # One that failed may be safe by now.
+        self.unsafe = None if is_safe(unsafe) else self.partition.acknowledgement(self.partition.log_end)
+        return self.unsafe
 
     def abandon(self) -> None:
         """The partition is served here no more: nothing will come, nobody should wait."""

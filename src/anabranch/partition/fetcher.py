@@ -147,9 +147,7 @@ class ReplicaFetcher:
         self._around = around
         self._followed: dict[Place, Followed] = {}
         self._following: dict[Place, Following] = {}  # of these, those whose logs are open
-        self._unsynced: dict[
-            Place, Following
-        ] = {}  # of these, those to sync before the leader is told of them
+        self._unsynced: dict[Place, Following] = {}  # of these, those to sync before the leader is asked
         self._later: dict[Place, float] = {}  # when those are due that failed
         self._ahead: dict[Place, Backoff] = {}  # of them, those whose leader is behind
         self._backoff = Backoff(_FIRST_RETRY_S, around.config.fetch_backoff_ms / 1000, around.random)
